@@ -1,0 +1,1 @@
+"""The stepd daemon: durable workflow executions and the leases workers hold on their steps."""

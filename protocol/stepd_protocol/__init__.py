@@ -1,0 +1,1 @@
+"""Wire types of the stepd worker protocol and executions API."""

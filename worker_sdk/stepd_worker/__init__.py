@@ -1,0 +1,1 @@
+"""Python worker and client for stepd."""
