@@ -1,1 +1,1 @@
-"""Wire types of the stepd worker protocol and executions API."""
+"""The wire types of stepd's protocol, version 1: import the modules of this package by name."""

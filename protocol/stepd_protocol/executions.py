@@ -1,0 +1,260 @@
+"""Owns the messages of the executions API: starts, views, lists, journal, signals, cancel."""
+
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, Raw, UnsetType, field
+
+from stepd_protocol import limits
+from stepd_protocol.fields import (
+    Answer,
+    Count,
+    Id,
+    Index,
+    Payload,
+    Priority,
+    ReasonText,
+    Request,
+    ShortText,
+    Time,
+)
+from stepd_protocol.leases import ErrorInfo, Usage
+from stepd_protocol.names import (
+    AttemptStatus,
+    Direction,
+    Effect,
+    EventType,
+    ExecutionStatus,
+    KnownEffect,
+    Name,
+    OnRestart,
+    ReportedEffect,
+    SpanKind,
+    SpanStatus,
+    StepStatus,
+)
+
+T = TypeVar("T")
+
+ORDERS: Final = ("newest", "oldest")
+INCLUDES: Final = ("attempts", "payloads")
+
+
+class StartRequest(Request, frozen=True, kw_only=True):
+    """Starts an execution; what is null or left out is the definition's or none."""
+
+    workflow: Name
+    version: Name | None = None
+    input: Payload = UNSET
+    state: Payload = UNSET
+    correlation: ShortText | None = None
+    tenant: ShortText | None = None
+    labels: dict[Name, ShortText] = field(default_factory=dict)
+    priority: Priority = 0
+    start_at: Time | None = None
+    on_restart: OnRestart | None = None
+    exclusive: bool | None = None
+
+
+class CancelRequest(Request, frozen=True, kw_only=True):
+    """Asks an execution to end; `force` does not wait for writes in flight."""
+
+    reason: ReasonText | None = None
+    force: bool = False
+
+
+class SignalRequest(Request, frozen=True, kw_only=True):
+    """Hands a payload to a wait of this name."""
+
+    name: Name
+    payload: Payload = UNSET
+
+
+class PublishRequest(Request, frozen=True, kw_only=True):
+    """A signal to every open execution with this correlation."""
+
+    name: Name
+    correlation: ShortText
+    payload: Payload = UNSET
+
+
+class PublishAnswer(Answer, frozen=True, kw_only=True):
+    """How many executions took the signal."""
+
+    delivered: Count
+
+
+class BlockedView(Answer, frozen=True, kw_only=True):
+    """Why something stands: no live worker serves it, or its child needs an operator."""
+
+    code: Literal["no_worker", "child_reconciliation"]
+    since: Time | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+    execution: Id | UnsetType = UNSET
+
+
+class UsageTotal(Answer, frozen=True, kw_only=True):
+    """Tokens and money of a whole execution."""
+
+    input_tokens: Count = 0
+    cache_read_tokens: Count = 0
+    cache_write_tokens: Count = 0
+    output_tokens: Count = 0
+    reasoning_tokens: Count = 0
+    cost: float | None = None
+    currency: str | None = None
+    unpriced_tokens: Count = 0
+
+
+class ExecutionError(Answer, frozen=True, kw_only=True):
+    """Why an execution fails or failed; `cause` is the last real error behind a time-out."""
+
+    class_: str = field(name="class")
+    message: str
+    step: Name | None = None
+    cause: ErrorInfo | None = None
+
+
+class StandingWrite(Answer, frozen=True, kw_only=True):
+    """A write that succeeded, or may have, and was not undone."""
+
+    step: Name
+    index: Index | None
+
+
+class StaleOutcome(Answer, frozen=True, kw_only=True):
+    """What a worker sent after the daemon had ended its attempt: evidence, for an operator to adopt."""
+
+    outcome: Literal["complete", "fail"]
+    at: Time
+    class_: str | None = field(name="class")
+    message: str | None
+    effect: ReportedEffect | None
+    output: Payload = UNSET
+    """Shown with `include=payloads`."""
+
+
+class AttemptView(Answer, frozen=True, kw_only=True):
+    """One attempt of a step and the worker that had it."""
+
+    attempt: Count
+    status: AttemptStatus
+    worker: Name
+    instance: Name
+    leased_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+    late: bool
+    effect: KnownEffect | None
+    """What is known of what it did outside."""
+    error: ErrorInfo | None
+    progress: Raw
+    usage: list[Usage]
+    stale_outcome: StaleOutcome | None
+
+
+class StepView(Answer, frozen=True, kw_only=True):
+    """One step; a `foreach` stands once, with its items counted by status."""
+
+    id: Name
+    index: Index | None
+    status: StepStatus
+    attempt: Count
+    effect: Effect | None
+    """What its body does outside, as the definition says; null where it has no body."""
+    next_attempt_at: Time | None
+    error: ErrorInfo | None
+    blocked: BlockedView | None
+    held: bool = False
+    caught: bool = False
+    items: dict[str, int] | UnsetType = UNSET
+    attempts: list[AttemptView] | UnsetType = UNSET
+    """Shown with `include=attempts`."""
+    input: Payload = UNSET
+    """Shown with `include=payloads`, as `output`."""
+    output: Payload = UNSET
+
+
+class ExecutionSummary(Answer, frozen=True, kw_only=True):
+    """An execution in a list: without payloads and steps."""
+
+    id: Id
+    workflow: Name
+    version: Name
+    status: ExecutionStatus
+    direction: Direction
+    revision: Count
+    error: ExecutionError | None
+    correlation: str | None
+    tenant: str | None
+    labels: dict[str, str]
+    usage: UsageTotal
+    standing_writes: list[StandingWrite]
+    signals_not_taken: Count
+    blocked: BlockedView | None
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+
+
+class ExecutionView(ExecutionSummary, frozen=True, kw_only=True):
+    """An execution with its payloads and steps."""
+
+    input: Raw
+    output: Raw
+    outcome: Raw
+    state: Raw
+    steps: list[StepView]
+
+
+class ListAnswer(Answer, Generic[T], frozen=True, kw_only=True):
+    """One page; `next` is the cursor of the next one, null at the end."""
+
+    items: list[T]
+    next: str | None
+
+
+ExecutionList: TypeAlias = ListAnswer[ExecutionSummary]
+StepList: TypeAlias = ListAnswer[StepView]
+
+
+class Event(Answer, frozen=True, kw_only=True):
+    """One entry of an execution's journal; `seq` counts from 1 without gaps."""
+
+    seq: Annotated[int, Meta(ge=1)]
+    at: Time
+    type: EventType
+    step: Name | None
+    index: Index | None
+    attempt: Count | None
+    worker: Name | None
+    data: Raw
+
+
+class EventsAnswer(Answer, frozen=True, kw_only=True):
+    """Journal entries after a `seq`; `next` is the one to ask after, null at the end."""
+
+    items: list[Event]
+    next: int | None
+
+
+class SpanView(Answer, frozen=True, kw_only=True):
+    """One span of an execution's trace and where it belongs."""
+
+    span_id: str
+    parent_span_id: str | None
+    name: str
+    kind: SpanKind
+    start_unix_nano: str
+    end_unix_nano: str | None
+    status: SpanStatus
+    attributes: dict[str, Any]
+    usage: list[Usage] | None
+    step: Name | None
+    index: Index | None
+    attempt: Count | None
+    worker: Name | None
+
+
+SpanList: TypeAlias = ListAnswer[SpanView]
+
+PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=limits.PAGE_ITEMS_MAX)]
