@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec import UNSET, Meta, Raw, field
 
 from stepd_protocol.executions import ListAnswer
 from stepd_protocol.fields import Answer, Count, Id, Index, Payload, ReasonText, Request, ShortText, Time
@@ -101,7 +101,6 @@ class PriceTable(Request, frozen=True, kw_only=True):
 
     currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$" + NEWLINE_GUARD)]
     prices: list[Price]
-    updated_at: Time | UnsetType | None = UNSET
 
 
 KeyList: TypeAlias = ListAnswer[KeyView]

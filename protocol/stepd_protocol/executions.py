@@ -19,10 +19,10 @@ from stepd_protocol.fields import (
 )
 from stepd_protocol.leases import ErrorInfo, Usage
 from stepd_protocol.names import (
+    EVENT_TYPES,
     AttemptStatus,
     Direction,
     Effect,
-    EventType,
     ExecutionStatus,
     KnownEffect,
     Name,
@@ -86,7 +86,7 @@ class PublishAnswer(Answer, frozen=True, kw_only=True):
 class BlockedView(Answer, frozen=True, kw_only=True):
     """Why something stands: no live worker serves it, or its child needs an operator."""
 
-    code: Literal["no_worker", "child_reconciliation"]
+    code: Annotated[str, Meta(examples=["no_worker", "child_reconciliation"])]
     since: Time | UnsetType = UNSET
     detail: str | UnsetType = UNSET
     execution: Id | UnsetType = UNSET
@@ -222,7 +222,8 @@ class Event(Answer, frozen=True, kw_only=True):
 
     seq: Annotated[int, Meta(ge=1)]
     at: Time
-    type: EventType
+    type: Annotated[str, Meta(examples=list(EVENT_TYPES))]
+    """One of the event types; text, so that a client reads those of a newer daemon too."""
     step: Name | None
     index: Index | None
     attempt: Count | None

@@ -58,8 +58,8 @@ class NextClaim(Request, frozen=True, kw_only=True):
     wait_seconds: Annotated[float, Meta(ge=0, le=0)] = 0
 
 
-class Usage(Request, frozen=True, kw_only=True):
-    """Tokens of one model: five disjoint counts."""
+class Usage(Answer, frozen=True, kw_only=True):
+    """Tokens of one model: five disjoint counts. Views show it too, so that its decoder passes over unknown fields."""
 
     model: ShortText
     input_tokens: Tokens = 0

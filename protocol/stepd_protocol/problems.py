@@ -1,8 +1,8 @@
 """Owns the problems that the daemon answers with: one table from code to status and title, and their wire form."""
 
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from stepd_protocol.fields import Answer, Id, Time
 from stepd_protocol.names import ExecutionStatus, Scope
@@ -105,7 +105,8 @@ class Problem(Answer, frozen=True, kw_only=True):
     title: str
     status: int
     detail: str
-    code: ProblemCode
+    code: Annotated[str, Meta(examples=list(get_args(ProblemCode)))]
+    """One of the table's codes; text, so that a client reads the codes of a newer daemon too."""
     errors: list[FieldFault] | UnsetType = UNSET
     reason: Reason | UnsetType = UNSET
     """`lease_refused`: one of the four reasons."""

@@ -4,7 +4,6 @@ from typing import TypeAlias
 
 from stepd_protocol.executions import ListAnswer
 from stepd_protocol.fields import Answer, Count, Time
-from stepd_protocol.leases import Serves
 from stepd_protocol.names import Name
 
 
@@ -27,6 +26,14 @@ class WorkflowView(Answer, frozen=True, kw_only=True):
     versions: list[VersionView]
 
 
+class ServedWork(Answer, frozen=True, kw_only=True):
+    """What a worker said that it serves; null for any."""
+
+    workflow: Name
+    version: Name | None
+    steps: list[Name] | None
+
+
 class WorkerView(Answer, frozen=True, kw_only=True):
     """One life of a worker, as the daemon last heard of it."""
 
@@ -34,7 +41,7 @@ class WorkerView(Answer, frozen=True, kw_only=True):
     instance: Name
     last_seen_at: Time
     live: bool
-    serves: list[Serves]
+    serves: list[ServedWork]
     leases: Count
 
 
