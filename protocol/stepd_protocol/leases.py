@@ -19,7 +19,7 @@ from stepd_protocol.names import (
 )
 from stepd_protocol.problems import ExecutionRef
 
-SpanId: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$" + NEWLINE_GUARD)]
+SpanId: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{16}$" + NEWLINE_GUARD)]
 UnixNano: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$" + NEWLINE_GUARD)]
 Lenient: TypeAlias = Annotated[
     Payload,

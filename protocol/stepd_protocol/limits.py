@@ -28,6 +28,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     progress_bytes: int = 64 * KIB
     labels: int = 64
     spans_per_call: int = 200
+    usage_per_call: int = 200
 
 
 # Text and JSON
@@ -74,9 +75,10 @@ ANCESTOR_OUTPUTS_BYTES: Final = 1 * MIB
 
 # Telemetry
 TOKENS_MAX: Final = 2**53
-USAGE_ENTRIES_MAX: Final = 200  # models named in one list
 SPAN_BYTES_MAX: Final = 64 * KIB  # of one span, as it came
 UNIX_NANO_MAX: Final = 2**63 - 1
+WARNINGS_MAX: Final = 20  # of one field; then one more that counts the rest
+WARNING_LENGTH_MAX: Final = 200
 
 # Reads
 PAGE_ITEMS_MAX: Final = 200
