@@ -5,27 +5,34 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DISTRIBUTIONS := protocol migrations worker_sdk daemon
-PROJECTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 PACKAGES := protocol/stepd_protocol migrations/stepd_migrations worker_sdk/stepd_worker daemon/stepd
+PROGRAMS := $(wildcard bench examples)
+INSTALL := -m pip install --quiet --no-input --disable-pip-version-check -r requirements-dev.txt $(addprefix -e ,$(DISTRIBUTIONS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench openapi docs clean
+.NOTPARALLEL:
+.PHONY: help setup demo serve test check bench openapi docs constraints clean
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Usage: make TARGET"
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: $(STAMP) ## create .venv with the four distributions and the tools; instant when nothing changed
+setup: $(STAMP) ## create .venv with stepd and its tools; nothing to do when nothing changed
+	@:
 
-$(STAMP): $(PROJECTS) constraints.txt requirements-dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "stepd needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+$(STAMP): $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "stepd needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1 | head -1)." >&2; \
 	  echo "Name another one: make setup PYTHON=/path/to/python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt \
-	  $(addprefix -e ,$(DISTRIBUTIONS))
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make virtual environments: its module ensurepip is missing." >&2; \
+	  echo "On Debian and Ubuntu the package python3-venv has it; or name another Python: make setup PYTHON=…" >&2; exit 1; }
+	@echo "Installing into $(VENV) (about a minute the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(INSTALL) -c constraints.txt
 	@touch $@
 
-demo: setup ## the example from start to end: daemon, worker, one execution shown live, its report
+demo: setup ## run the example from start to end: daemon, worker, one execution shown live, its report
 	$(BIN)/python examples/catalogue/demo.py
 
 serve: setup ## run the daemon on 127.0.0.1:7117 with its data in ./stepd.db
@@ -34,20 +41,32 @@ serve: setup ## run the daemon on 127.0.0.1:7117 with its data in ./stepd.db
 test: setup ## run all tests
 	$(BIN)/python -m pytest
 
-check: setup ## lint, format, types, import contracts, generated files
+check: setup ## lint, format, types, import contracts, style, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(PACKAGES) tests
-	$(BIN)/lint-imports
+	$(BIN)/mypy $(PACKAGES) tests $(PROGRAMS)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q tests/style
+	@$(BIN)/python -m stepd.http.openapi > $(VENV)/openapi.yaml
+	@diff -u openapi.yaml $(VENV)/openapi.yaml || { echo "openapi.yaml is not what the code says; run: make openapi" >&2; exit 1; }
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python -m bench
 
 openapi: setup ## write openapi.yaml from the routes and the wire types
-	$(BIN)/python -m stepd.http.openapi > openapi.yaml
+	$(BIN)/python -m stepd.http.openapi > $(VENV)/openapi.yaml
+	@mv $(VENV)/openapi.yaml openapi.yaml
 
-docs: setup ## write the generated parts of the documentation
+docs: openapi ## write all that is generated from the code
 
-clean: ## remove .venv, caches and build products
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+constraints: ## take the newest version of every dependency and write constraints.txt
+	@rm -rf $(VENV)-new
+	$(PYTHON) -m venv $(VENV)-new
+	$(VENV)-new/bin/python $(INSTALL)
+	@{ head -1 constraints.txt; $(VENV)-new/bin/python -m pip freeze --exclude-editable; } > $(VENV)-new/constraints.txt
+	@mv $(VENV)-new/constraints.txt constraints.txt
+	@rm -rf $(VENV)-new
+
+clean: ## remove .venv, caches and build products, but no data
+	rm -rf $(VENV) $(VENV)-new .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
