@@ -14,7 +14,7 @@ FUNCTION_LINES_MAX = 60
 # A suppression names its rule and, after a dash or a second hash, says why.
 SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:|fmt:\s*(off|skip)|ruff:\s*noqa|mypy:)")
 EXPLAINED = re.compile(
-    r"#\s*(noqa:\s*[A-Z0-9, ]*[A-Z0-9]|type:\s*ignore\[[^\]]+\]|(pragma|fmt|ruff|mypy):[^#—]*?)\s*(#|—| - )\s*\w"
+    r"#\s*(noqa:\s*[A-Z0-9, ]*[A-Z0-9]|type:\s*ignore\[[^\]]+\]|(pragma|fmt|ruff|mypy):[^#—]*?)\s*(#|—|- |\()\s*\w"
 )
 
 
