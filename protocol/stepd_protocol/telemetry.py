@@ -209,15 +209,27 @@ def _is_flat(value: Any) -> bool:
 
 
 def _count(attributes: dict[str, Any], names: Iterable[str]) -> int | None:
-    """The first readable count under one of the names: a whole number, or the text of one."""
+    """The first readable count under one of the names."""
     for name in names:
-        value = attributes.get(name)
-        is_text = isinstance(value, str) and len(value) <= 16 and value.isascii() and value.isdigit()
-        if is_text or (isinstance(value, float) and value.is_integer()):
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= bounds.TOKENS_MAX:
-            return value
+        count = _whole_number(attributes.get(name))
+        if count is not None and 0 <= count <= bounds.TOKENS_MAX:
+            return count
     return None
+
+
+def _whole_number(value: Any) -> int | None:
+    """Exporters write a count as a number, as one with `.0`, or as text."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case float() if value.is_integer():
+            return int(value)
+        case str() if len(value) <= 16 and value.isascii() and value.isdigit():
+            return int(value)
+        case _:
+            return None
 
 
 def _model(attributes: dict[str, Any]) -> str:
