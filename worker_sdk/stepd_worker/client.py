@@ -1,0 +1,345 @@
+"""Owns the calls that start, look at and steer executions, for plain and for asynchronous code."""
+
+import asyncio
+import math
+import time
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final, Self, TypeAlias
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from stepd_protocol.names import ENDED_STATUSES
+from stepd_worker import sse
+from stepd_worker.both_worlds import LoopThread, call, stream
+from stepd_worker.errors import ExecutionNotCompleted, StepdError, Unreachable
+from stepd_worker.retry import Backoff, is_no_answer
+from stepd_worker.transport import READ_SECONDS, Endpoint, NoAnswer, Transport, api_error
+
+Json: TypeAlias = dict[str, Any]
+"""An answer of the daemon as it came."""
+Strings: TypeAlias = Sequence[str]
+
+RETRY_SECONDS: Final = 30.0
+"""How long a call is sent again while no answer comes, unless the client is told otherwise."""
+WAIT_SECONDS: Final = 30.0
+"""How long one call asks the daemon to hold it; a longer wait is made of several."""
+READ_MARGIN_SECONDS: Final = 5.0
+# The stream has a comment every 15 s: silence for three of them is a dead connection.
+STREAM_SILENCE_SECONDS: Final = 45.0
+
+_SETTLED = ENDED_STATUSES | {"reconciliation_required"}
+_LAST_EVENTS = frozenset(f"execution.{status}" for status in ENDED_STATUSES)
+
+
+class Client:
+    """Calls to one daemon. Every call has two faces: `client.get(…)` blocks, `await client.get.aio(…)` doesn't.
+
+    `url` and `key` left out come from STEPD_URL (else http://127.0.0.1:7117) and STEPD_KEY. A call that gets no answer,
+    5xx or 429 is sent again for `retry_seconds`, then raises `Unreachable`, or `ApiError` where the daemon did answer;
+    every other refusal raises `ApiError` at once. Answers are the daemon's JSON. Safe to use from several threads.
+    """
+
+    def __init__(self, url: str | None = None, key: str | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
+        self.endpoint = Endpoint(url, key)
+        self.loop_thread = LoopThread()
+        self._retry_seconds = retry_seconds
+        self._transport = Transport(self.endpoint)
+
+    # --- Executions
+
+    @call
+    async def start(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        version: str | None = None,
+        state: Mapping[str, Any] | None = None,
+        correlation: str | None = None,
+        tenant: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        priority: int | None = None,
+        start_at: str | None = None,
+        on_restart: str | None = None,
+        exclusive: bool | None = None,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+    ) -> Json:
+        """Starts an execution and returns its view; it is durable by then.
+
+        `input` is any JSON, also dataclasses and msgspec Structs; `start_at` an RFC 3339 time with an offset. The same
+        `idempotency_key` with the same rest starts nothing new; left out, one is made, so that a lost answer starts
+        nothing twice either. Raises ApiError: `not_found`, `invalid_input`, `occupied`, `idempotency_conflict`, others.
+        """
+        given = {
+            "version": version,
+            "state": state,
+            "correlation": correlation,
+            "tenant": tenant,
+            "labels": labels,
+            "priority": priority,
+            "start_at": start_at,
+            "on_restart": on_restart,
+            "exclusive": exclusive,
+        }
+        body = {"workflow": workflow, "input": input, **_only_given(given)}
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        if traceparent is not None:
+            headers["traceparent"] = traceparent
+        return await self._ask("POST", "/v1/executions", body, headers=headers)
+
+    @call
+    async def get(self, execution_id: str, *, include: Strings = (), wait_seconds: float | None = None) -> Json:
+        """An execution's view. `include` may name `attempts` and `payloads`; `wait_seconds` (0 to 60) answers when it
+        has ended or needs reconciliation, or then. Raises ApiError `not_found`."""
+        query = {"include": ",".join(include) or None, "wait_seconds": wait_seconds}
+        return await self._ask(
+            "GET", _execution_path(execution_id), query=query, read_seconds=READ_SECONDS + (wait_seconds or 0)
+        )
+
+    @call
+    async def wait(self, execution_id: str, *, timeout_seconds: float | None = None) -> Json:
+        """Waits until an execution has ended or needs reconciliation, and returns its view. Raises TimeoutError."""
+        deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            left = deadline - time.monotonic()
+            view = await self.get.aio(execution_id, wait_seconds=round(min(WAIT_SECONDS, max(left, 0)), 3))
+            if view["status"] in _SETTLED:
+                return view
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"The execution {execution_id} is still {view['status']} after {timeout_seconds} s")
+
+    @call
+    async def result(self, execution_id: str, *, timeout_seconds: float | None = None) -> Any:
+        """Waits for an execution and returns its output.
+
+        Raises ExecutionNotCompleted where it ends otherwise or needs reconciliation, and TimeoutError.
+        """
+        view = await self.wait.aio(execution_id, timeout_seconds=timeout_seconds)
+        if view["status"] != "completed":
+            raise ExecutionNotCompleted(view)
+        return view["output"]
+
+    @stream
+    async def events(self, execution_id: str, *, after: int = 0, live: bool = False) -> AsyncGenerator[Json, None]:
+        """The journal's events with a `seq` beyond `after`, in order; with `live`, on until the execution has ended.
+
+        A broken stream is taken up where it broke. Raises ApiError, and Unreachable as calls do.
+        """
+        events = self._live_events(execution_id, after) if live else self._stored_events(execution_id, after)
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    @call
+    async def list(
+        self,
+        *,
+        workflow: str | None = None,
+        version: str | None = None,
+        status: Strings = (),
+        correlation: str | None = None,
+        tenant: str | None = None,
+        label: str | None = None,
+        blocked: bool | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        order: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Json:
+        """One page of executions, `{"items", "next"}`, newest first; `next` is the `cursor` of the next page, which
+        holds the filters. `label` is `key:value`; `status` may name several."""
+        query = {
+            "workflow": workflow,
+            "version": version,
+            "status": [status] if isinstance(status, str) else status,
+            "correlation": correlation,
+            "tenant": tenant,
+            "label": label,
+            "blocked": blocked,
+            "created_after": created_after,
+            "created_before": created_before,
+            "order": order,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._ask("GET", "/v1/executions", query=query)
+
+    @call
+    async def cancel(self, execution_id: str, *, reason: str | None = None, force: bool = False) -> Json:
+        """Asks an execution to end; `force` doesn't wait for writes in flight. Raises ApiError `already_ended`."""
+        body = _only_given({"reason": reason, "force": force or None})
+        return await self._ask("POST", _execution_path(execution_id, "/cancel"), body)
+
+    @call
+    async def pause(self, execution_id: str) -> Json:
+        """Stops handing out an execution's steps. Raises ApiError `not_pausable`."""
+        return await self._ask("POST", _execution_path(execution_id, "/pause"), {})
+
+    @call
+    async def resume(self, execution_id: str) -> Json:
+        """Ends a pause. Raises ApiError `not_pausable`."""
+        return await self._ask("POST", _execution_path(execution_id, "/resume"), {})
+
+    # --- The service
+
+    @call
+    async def register(self, workflow: str, definition: Mapping[str, Any]) -> Json:
+        """Registers one version of a workflow. Raises ApiError `invalid_definition`, `definition_conflict`."""
+        return await self._ask("PUT", _workflow_path(workflow), dict(definition))
+
+    @call
+    async def workflows(self) -> Json:
+        """The registered workflows, `{"items", "next"}`."""
+        return await self._ask("GET", "/v1/workflows")
+
+    @call
+    async def workflow(self, workflow: str) -> Json:
+        """One workflow: its versions, which is current, and whether a live worker serves each."""
+        return await self._ask("GET", _workflow_path(workflow))
+
+    @call
+    async def use(self, workflow: str, version: str) -> Json:
+        """Makes a version the one that new executions get."""
+        return await self._ask("POST", _workflow_path(workflow, "/current"), {"version": version})
+
+    @call
+    async def workers(self) -> Json:
+        """The workers that the daemon has heard of lately, `{"items", "next"}`."""
+        return await self._ask("GET", "/v1/workers")
+
+    @call
+    async def service(self) -> Json:
+        """The daemon's service: id, name, version, and which parts are on."""
+        return await self._ask("GET", "/v1/service")
+
+    # --- Its own end
+
+    def close(self) -> None:
+        """Closes the connections of the blocking calls. Later calls open new ones."""
+        if self.loop_thread.started:
+            self.loop_thread.run(self._transport.close())
+            self.loop_thread.stop()
+
+    async def aclose(self) -> None:
+        """Closes the running loop's connections."""
+        await self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # --- How a call is made
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_seconds: float = READ_SECONDS,
+    ) -> Json:
+        """Sends a call, the same bytes again while no answer comes, and returns what the daemon said."""
+        content = None if body is None else msgspec.json.encode(body)
+        target = path + _query_text(query or {})
+        patience = _Patience(self._retry_seconds)
+        while True:
+            try:
+                answer = await self._transport.send(method, target, content, headers=headers, read_seconds=read_seconds)
+            except NoAnswer as fault:
+                await patience.wait(Unreachable(str(fault)))
+                continue
+            if is_no_answer(answer.status):
+                await patience.wait(api_error(answer), answer.retry_after)
+            elif 200 <= answer.status < 300:
+                return msgspec.json.decode(answer.body, type=Json) if answer.body else {}
+            else:
+                raise api_error(answer)
+
+    async def _stored_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
+        position: int | None = after
+        while position is not None:
+            page = await self._ask("GET", _execution_path(execution_id, "/events"), query={"after": position})
+            for event in page["items"]:
+                yield event
+            position = page["next"]
+
+    async def _live_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
+        last, patience = after, _Patience(self._retry_seconds)
+        while True:
+            headers = {"Accept": "text/event-stream", "Last-Event-ID": str(last)}
+            trouble: StepdError = Unreachable(f"The stream of {execution_id} was cut")
+            retry_after = None
+            try:
+                async with self._transport.stream(
+                    _execution_path(execution_id, "/events"), headers=headers, read_seconds=STREAM_SILENCE_SECONDS
+                ) as (answer, content):
+                    if answer.status == 204:
+                        return
+                    if content is None and not is_no_answer(answer.status):
+                        raise api_error(answer)
+                    if content is None:
+                        trouble, retry_after = api_error(answer), answer.retry_after
+                    else:
+                        async for event in _decoded(content):
+                            patience = _Patience(self._retry_seconds)
+                            last = event["seq"]
+                            yield event
+                            if event["type"] in _LAST_EVENTS:
+                                return
+            except NoAnswer as fault:
+                trouble = Unreachable(str(fault))
+            await patience.wait(trouble, retry_after)
+
+
+class _Patience:
+    """How long one call goes on being sent."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._backoff = Backoff()
+
+    async def wait(self, trouble: StepdError, retry_after: str | None = None) -> None:
+        """Waits before the next send; raises `trouble` where that would be past the deadline."""
+        delay = self._backoff.delay_seconds(retry_after)
+        if time.monotonic() + delay > self._deadline:
+            raise trouble
+        await asyncio.sleep(delay)
+
+
+async def _decoded(content: Any) -> AsyncGenerator[Json, None]:
+    async for event in sse.read_events(content):
+        yield msgspec.json.decode(event.data)
+
+
+def _only_given(fields: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _query_text(query: Mapping[str, Any]) -> str:
+    given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+    text = urlencode(_only_given(given), doseq=True)
+    return f"?{text}" if text else ""
+
+
+def _execution_path(execution_id: str, rest: str = "") -> str:
+    return f"/v1/executions/{quote(execution_id, safe='')}{rest}"
+
+
+def _workflow_path(workflow: str, rest: str = "") -> str:
+    return f"/v1/workflows/{quote(workflow, safe='')}{rest}"
