@@ -28,7 +28,7 @@ $(STAMP): $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 	  echo "'$(PYTHON)' cannot make virtual environments: its module ensurepip is missing." >&2; \
 	  echo "On Debian and Ubuntu the package python3-venv has it; or name another Python: make setup PYTHON=…" >&2; exit 1; }
 	@echo "Installing into $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -c 'import pip, ssl' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python $(INSTALL) -c constraints.txt
 	@touch $@
 
