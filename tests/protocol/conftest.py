@@ -1,0 +1,64 @@
+"""What the protocol's tests run against: the daemon that STEPD_TEST_URL names, or one started for the session.
+
+STEPD_TEST_KEY is a key with the scope `admin`; STEPD_TEST_OTHER_KEY, one of another principal. Without the second one,
+tests that need two principals are skipped. Tests that need settings of their own start a daemon of their own.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.client import Http, Json
+from tests.support.daemon import running
+from tests.support.flow import Flow, make_flow
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A daemon that is running, and the keys for it."""
+
+    url: str
+    key: str | None
+    other_key: str | None
+
+
+class MakeFlow:
+    """Registers workflows of given steps, each under a name of its own."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def __call__(self, *steps: Json, name: str | None = None, **fields: Json) -> Flow:
+        return make_flow(self._http, *steps, name=name, **fields)
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if url := os.environ.get("STEPD_TEST_URL"):
+        yield Target(url, os.environ.get("STEPD_TEST_KEY"), os.environ.get("STEPD_TEST_OTHER_KEY"))
+        return
+    key, other = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    file = tmp_path_factory.mktemp("protocol") / "stepd.db"
+    with running(file, env={"STEPD_ADMIN_KEYS": f"tester={key},other={other}"}) as daemon:
+        yield Target(daemon.url, key, other)
+
+
+@pytest.fixture(scope="session")
+def http(target: Target) -> Http:
+    return Http(target.url, target.key)
+
+
+@pytest.fixture(scope="session")
+def other(target: Target) -> Http:
+    """The same daemon under another principal."""
+    if target.other_key is None:
+        pytest.skip("needs STEPD_TEST_OTHER_KEY, the key of another principal")
+    return Http(target.url, target.other_key)
+
+
+@pytest.fixture(scope="session")
+def flow(http: Http) -> MakeFlow:
+    return MakeFlow(http)
