@@ -1,7 +1,6 @@
 """Registration: what it answers, which digest and version a definition gets, and which version new executions take."""
 
 import re
-from datetime import datetime
 from typing import Any
 
 import pytest

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from tests.support.client import Answer, Http, Json, Query
-from tests.support.definitions import unique
+from tests.support.definitions import read, unique
 from tests.support.journal import checked
+from tests.support.times import instant
 from tests.support.wait import eventually
 
 ENDED = ("completed", "failed", "cancelled")
@@ -183,6 +185,13 @@ def make_flow(http: Http, *steps: Json, name: str | None = None, **fields: Json)
     """Registers a workflow of these steps under a name of its own."""
     name = name or unique()
     return Flow(http, name, register(http, name, {"steps": list(steps), **fields}).expect(200, 201))
+
+
+def ahead(http: Http, seconds: float) -> str:
+    """A time that is `seconds` ahead by the daemon's clock."""
+    far = make_flow(http, read()).start(start_at="2100-01-01T00:00:00Z")
+    far.cancel().expect(202)
+    return (instant(far.started.json["created_at"]) + timedelta(seconds=seconds)).isoformat()
 
 
 def listed(http: Http, query: Query) -> list[Json]:
