@@ -7,7 +7,10 @@ STAMP := $(VENV)/.installed
 DISTRIBUTIONS := protocol migrations worker_sdk daemon
 PACKAGES := protocol/stepd_protocol migrations/stepd_migrations worker_sdk/stepd_worker daemon/stepd
 PROGRAMS := $(wildcard bench examples)
-INSTALL := -m pip install --quiet --no-input --disable-pip-version-check -r requirements-dev.txt $(addprefix -e ,$(DISTRIBUTIONS))
+PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
+# The tools come first, the build backend among them, so that pip needn't fetch it anew for each distribution.
+TOOLS := -r requirements-dev.txt
+OURS := --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -29,7 +32,8 @@ $(STAMP): $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 	  echo "On Debian and Ubuntu the package python3-venv has it; or name another Python: make setup PYTHON=…" >&2; exit 1; }
 	@echo "Installing into $(VENV) (about a minute the first time)"
 	@$(BIN)/python -c 'import pip, ssl' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python $(INSTALL) -c constraints.txt
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt $(TOOLS)
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt $(OURS)
 	@touch $@
 
 demo: setup ## run the example from start to end: daemon, worker, one execution shown live, its report
@@ -62,7 +66,8 @@ docs: openapi ## write all that is generated from the code
 constraints: ## take the newest version of every dependency and write constraints.txt
 	@rm -rf $(VENV)-new
 	$(PYTHON) -m venv $(VENV)-new
-	$(VENV)-new/bin/python $(INSTALL)
+	$(VENV)-new/bin/python $(PIP_INSTALL) $(TOOLS)
+	$(VENV)-new/bin/python $(PIP_INSTALL) $(OURS)
 	@{ head -1 constraints.txt; $(VENV)-new/bin/python -m pip freeze --exclude-editable; } > $(VENV)-new/constraints.txt
 	@mv $(VENV)-new/constraints.txt constraints.txt
 	@rm -rf $(VENV)-new

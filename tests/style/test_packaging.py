@@ -42,6 +42,7 @@ def test_a_distribution_is_typed_and_says_what_it_is(package: str) -> None:
     assert project["license"] == "Apache-2.0"
     assert project["description"].endswith(".")
     assert (PACKAGES[package] / "py.typed").is_file()
+    assert (PACKAGES[package].parent / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_distributions_have_one_version_and_ask_for_it() -> None:
