@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepd_protocol.limits import Limits
-from stepd_protocol.names import Delivery, Effect, HitPolicy, ManualResult, OnFailure, OnRestart, StepKind
-from stepd_protocol.problems import FieldFault
-
 from stepd.engine.expressions import Env, Expression, References
 from stepd.engine.schemas import Validator
 from stepd.engine.templates import Template
+from stepd_protocol.limits import Limits
+from stepd_protocol.names import Delivery, Effect, HitPolicy, ManualResult, OnFailure, OnRestart, StepKind
+from stepd_protocol.problems import FieldFault
 
 
 class NoMatch(Exception):

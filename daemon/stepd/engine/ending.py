@@ -1,0 +1,166 @@
+"""How an execution ends badly or is cancelled: what is held, fenced, asked to stop, and what it comes to."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from stepd.engine.commands import error_json
+from stepd.engine.model import ENDED, OPEN_MARKS, Attempt, Parked, Step
+from stepd.engine.standing import end_attempt, set_due, set_status, settle_row
+from stepd.engine.verdicts import is_write, worst
+from stepd.engine.work import Work
+
+Close = Literal["wait", "reconciliation_required", "cancelled", "failed"]
+
+
+def begin_ending(work: Work, how: Literal["failing", "cancelling"], error: bytes | None) -> None:
+    """Begins the ending: nothing new starts, reads are fenced, writes in flight are asked to stop; then concludes."""
+    execution = work.execution
+    execution.status = how
+    execution.direction = "forward" if how == "failing" else "cancel"
+    if error is not None:
+        execution.error = error
+    work.emit(f"execution.{how}", data=_why(work))
+    work.park(Parked.FREE, Parked.HELD)
+    work.park(Parked.PAUSED, Parked.HELD)
+    work.changes.ready = False
+    set_due(execution)
+    for row in work.unsettled():
+        _stop(work, row)
+    if _close(work) not in ENDED:
+        _tell_held(work)
+    conclude(work)
+
+
+def force(work: Work) -> None:
+    """Makes every write in flight ``uncertain`` at once; then concludes."""
+    work.execution.forced = True
+    for row in work.unsettled():
+        _stop(work, row)
+    conclude(work)
+
+
+def conclude(work: Work) -> None:
+    """When nothing is in flight any more: needs reconciliation, or ends. Does nothing otherwise."""
+    if work.execution.status in ENDED:
+        return
+    outcome = _close(work)
+    if outcome == "wait" or work.execution.status == outcome:
+        return
+    if outcome == "reconciliation_required":
+        work.execution.status = outcome
+        set_due(work.execution)
+        work.emit(
+            "execution.reconciliation_required",
+            data={"uncertain": _steps(work, "u"), "standing_writes": standing_writes(work)},
+        )
+        return
+    end(work, outcome, {**_why(work), "standing_writes": standing_writes(work)})
+
+
+def end(work: Work, status: Literal["completed", "cancelled", "failed"], data: dict[str, object]) -> None:
+    """The last transaction of an execution: what is open becomes ``cancelled``, and nothing follows this event."""
+    execution = work.execution
+    held = [step for step in work.definition.steps if work.mark(step.ordinal) in OPEN_MARKS]
+    if any(work.mark(step.ordinal) != "p" for step in held):
+        work.cancel_held()
+    for step in held:
+        work.set_mark(step.ordinal, "c")
+        work.emit("step.cancelled", step.id)
+    execution.status, execution.ended_at = status, work.now
+    execution.exclusive_key = None
+    execution.active = 0
+    retention = work.definition.retention_ms
+    execution.remove_at = work.now + (work.settings.retention_ms if retention is None else retention)
+    set_due(execution)
+    work.changes.ready = False
+    work.emit(f"execution.{status}", data=data)
+
+
+def standing_writes(work: Work) -> list[str]:
+    """Ids of the steps whose write succeeded and was not undone."""
+    return [step.id for step in work.definition.steps if work.mark(step.ordinal) == "s" and is_write(step)]
+
+
+def hold(work: Work, row: Step, attempt: int | None = None, worker: str | None = None) -> None:
+    """Holds a row of an ending execution that has no attempt any more: it keeps its status, or has ``queued``."""
+    if row.status in ("leased", "running"):
+        set_status(work, row, "queued")
+    row.parked = int(Parked.HELD)
+    row.due_at = row.timer_at = row.queued_at = None
+    ended: dict[str, object] | None = None if attempt is None else {"attempt": "cancelled"}
+    work.emit("step.held", row.step, row.index, attempt, worker, ended)
+
+
+def make_uncertain(work: Work, row: Step, error: bytes, attempt: int | None = None, worker: str | None = None) -> None:
+    """Nobody can know whether the write happened: the step waits for an operator, and the ending begins."""
+    row.error = error
+    set_status(work, row, "uncertain")
+    settle_row(row)
+    failure = msgspec.json.decode(error)
+    work.emit("step.uncertain", row.step, row.index, attempt, worker, {"error": failure, "effect": row.effect})
+    if work.execution.direction is None:
+        message = {"class": failure["class"], "message": failure["message"], "step": row.step, "cause": None}
+        begin_ending(work, "failing", msgspec.json.encode(message))
+
+
+def _close(work: Work) -> Close:
+    """What the ending comes to, by its four rules."""
+    execution = work.execution
+    if execution.flight > 0:
+        return "wait"
+    if execution.uncertain > 0 or execution.mismatch:
+        return "reconciliation_required"
+    if execution.direction == "forward" and work.definition.on_failure != "fail" and standing_writes(work):
+        return "reconciliation_required"
+    return "cancelled" if execution.cancel_requested else "failed"
+
+
+def _stop(work: Work, row: Step) -> None:
+    """What the ending does to a row in flight, or to an open one that may have left something behind."""
+    compiled = work.definition.steps[row.ordinal]
+    if row.lease_id is None:
+        if is_write(compiled) and row.effect != "none":
+            make_uncertain(
+                work, row, row.error or error_json("lost", "an earlier attempt may have left something behind")
+            )
+        return
+    attempt = work.change_attempt(row.lease_id)
+    if attempt.status == "leased" or not is_write(compiled):
+        end_attempt(work, attempt, row, "execution_ending", "ending")
+        if is_write(compiled) and row.effect != "none":
+            set_status(work, row, "queued")
+            _stop(work, row)
+        else:
+            hold(work, row, attempt.number, attempt.worker)
+    elif work.execution.forced:
+        _force(work, row, attempt)
+
+
+def _force(work: Work, row: Step, attempt: Attempt) -> None:
+    end_attempt(work, attempt, row, "forced", "daemon")
+    attempt.effect = worst(attempt.effect, "unknown")
+    row.effect = worst(row.effect, "unknown")
+    attempt.error = error_json("lost", "given up while it ran: nobody waits for its outcome any more")
+    row.spent += 1
+    work.emit("attempt.lost", row.step, row.index, attempt.number, attempt.worker, {"why": "forced"})
+    make_uncertain(work, row, attempt.error, attempt.number, attempt.worker)
+
+
+def _tell_held(work: Work) -> None:
+    held = {row.step for row in work.changes.steps.values() if row.parked == Parked.HELD and row.lease_id is None}
+    for step in work.definition.steps:
+        if work.mark(step.ordinal) in ("p", "q", "w", "W") and step.id not in held:
+            work.emit("step.held", step.id)
+
+
+def _steps(work: Work, mark: str) -> list[str]:
+    return [step.id for step in work.definition.steps if work.mark(step.ordinal) == mark]
+
+
+def _why(work: Work) -> dict[str, object]:
+    execution = work.execution
+    error = None if execution.error is None else msgspec.json.decode(execution.error)
+    return {"error": error, "reason": execution.cancel_reason}

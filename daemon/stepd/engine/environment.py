@@ -1,0 +1,62 @@
+"""What an expression of an execution may see, read from its rows and payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepd.engine.canonical import decode
+from stepd.engine.model import NO_INDEX, checkpoint_of, output_name
+from stepd.engine.work import Work
+from stepd_protocol.times import format_time
+
+
+class CheckpointMismatch(Exception):
+    """A stored output was not made for the step as it stands; ``step`` is its id."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+class Environment:
+    """Values by name, decoded once a decision. Its reads raise Missing where the store has to load first."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._roots: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}
+
+    @property
+    def execution(self) -> Mapping[str, Any]:
+        """The execution's id, correlation and time of creation."""
+        row = self._work.execution
+        return {"id": row.id, "correlation": row.correlation, "created_at": format_time(row.created_at)}
+
+    def root(self, name: str) -> Any:
+        """``input``, ``state``, ``item``, ``index`` or ``last``."""
+        if name not in self._roots:
+            raw = self._work.payload(name)
+            self._roots[name] = None if raw is None else decode(raw)
+        return self._roots[name]
+
+    def output(self, step: str) -> Any:
+        """The step's output; None unless it succeeded. Raises CheckpointMismatch."""
+        if step not in self._outputs:
+            self._outputs[step] = self._read_output(step)
+        return self._outputs[step]
+
+    def status(self, step: str) -> str:
+        """The step's status."""
+        return self._work.step_status(step)
+
+    def _read_output(self, step: str) -> Any:
+        if self.status(step) != "succeeded":
+            return None
+        ordinal = self._work.definition.by_id[step]
+        row = self._work.step(ordinal)
+        raw = self._work.payload(output_name(ordinal, NO_INDEX))
+        effect = self._work.definition.steps[ordinal].effect or ""
+        if row is None or raw is None or row.checkpoint != checkpoint_of(row.input_hash, row.idempotency_key, effect):
+            raise CheckpointMismatch(step)
+        return decode(raw)

@@ -1,0 +1,98 @@
+"""How an execution ends well: outcome, updates, state and output, all or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepd.engine.canonical import encode
+from stepd.engine.commands import error_json
+from stepd.engine.definition import AmbiguousMatch, NoMatch, decide_rules
+from stepd.engine.ending import begin_ending, end
+from stepd.engine.environment import CheckpointMismatch, Environment
+from stepd.engine.expressions import ExpressionFailed
+from stepd.engine.model import checkpoint_of
+from stepd.engine.pointers import PointerFault, apply_updates
+from stepd.engine.standing import revise
+from stepd.engine.work import Work
+
+
+class _Invalid(Exception):
+    """The finish can't be written; the text says why."""
+
+
+def finish(work: Work, environment: Environment) -> None:
+    """Every step is succeeded or skipped: evaluates and writes the finish, or fails with ``finish_invalid``."""
+    try:
+        _check_checkpoints(work)
+        outcome, told = _outcome(work, environment)
+        state = _updated_state(work, environment)
+        output = _output(work, environment)
+    except CheckpointMismatch as mismatch:
+        work.execution.mismatch = True
+        message = f"the stored output of step {mismatch.step} does not belong to the step as it stands"
+        begin_ending(work, "failing", _error("checkpoint_mismatch", message))
+        return
+    except (ExpressionFailed, NoMatch, AmbiguousMatch, PointerFault, _Invalid) as fault:
+        begin_ending(work, "failing", _error("finish_invalid", str(fault)))
+        return
+    if state is not None:
+        work.changes.payloads["state"] = state
+        work.execution.state_size = len(state)
+    work.changes.payloads["output"] = output
+    work.changes.payloads["outcome"] = encode(outcome)
+    revise(work)
+    steps = [step.id for step in work.definition.steps if work.mark(step.ordinal) in ("s", "C")]
+    data: dict[str, object] = {"outcome": outcome, "revision": work.execution.revision, **told, "steps": steps}
+    end(work, "completed", data)
+
+
+def _error(class_: str, message: str) -> bytes:
+    return error_json(class_, message, step=None, cause=None)
+
+
+def _check_checkpoints(work: Work) -> None:
+    for row in work.rows():
+        compiled = work.definition.steps[row.ordinal]
+        expected = checkpoint_of(row.input_hash, row.idempotency_key, compiled.effect or "")
+        if row.status != "succeeded" or row.checkpoint != expected or row.declared_effect != (compiled.effect or ""):
+            raise CheckpointMismatch(compiled.id)
+    succeeded = sum(mark in ("s", "C") for mark in work.execution.graph)
+    if succeeded != sum(row.index < 0 for row in work.rows()):
+        raise CheckpointMismatch("that is missing")
+
+
+def _outcome(work: Work, environment: Environment) -> tuple[Any, dict[str, object]]:
+    decision = work.definition.outcome
+    if decision is None:
+        return None, {"hit_policy": None, "rule_ids": []}
+    value, rules = decide_rules(decision, environment)
+    return value, {"hit_policy": decision.hit_policy, "rule_ids": list(rules)}
+
+
+def _updated_state(work: Work, environment: Environment) -> bytes | None:
+    """The state after ``updates``, computed from the state before them; None where there is nothing to write."""
+    definition = work.definition
+    if not definition.updates and definition.state_schema is None:
+        return None
+    state = environment.root("state")
+    updates = [(pointer, template.render(environment)) for pointer, template in definition.updates]
+    if updates:
+        state = apply_updates(state, updates)
+    fault = definition.state_schema.first_fault(state) if definition.state_schema is not None else None
+    if fault is not None:
+        raise _Invalid(f"the state does not fit state_schema: {fault}")
+    raw = encode(state)
+    _check_size(work, "state", raw)
+    return raw if updates else None
+
+
+def _output(work: Work, environment: Environment) -> bytes:
+    template = work.definition.output
+    raw = encode(None if template is None else template.render(environment))
+    _check_size(work, "output", raw)
+    return raw
+
+
+def _check_size(work: Work, what: str, raw: bytes) -> None:
+    if len(raw) > work.settings.payload_bytes:
+        raise _Invalid(f"the {what} has {len(raw)} bytes, {work.settings.payload_bytes} are allowed")

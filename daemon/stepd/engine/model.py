@@ -1,0 +1,275 @@
+"""The rows of one execution, as the stores keep them and the engine changes them.
+
+Field order is column order: a store reads a row with ``Execution(*row)`` and writes it with ``structs.astuple``.
+Times are integer milliseconds since the epoch, UTC; JSON is kept as the bytes that came.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+NO_INDEX = -1
+"""``index`` of a step that isn't repeated."""
+
+
+class Parked(IntEnum):
+    """Why no claim and no timer touches a step row. Claims and timers take rows with ``FREE`` only."""
+
+    FREE = 0
+    PAUSED = 1
+    HELD = 2
+
+
+class Execution(msgspec.Struct):
+    """One execution: its standing, its graph and its counters; payloads stand elsewhere."""
+
+    id: str
+    workflow: str
+    version: str
+    tenant: str | None
+    correlation: str | None
+    labels: bytes
+    principal: str
+    priority: int
+    traceparent: str | None
+    on_restart: str
+    exclusive_key: str | None
+    """Set while an exclusive execution is open; unique over the store."""
+    status: str
+    direction: str | None
+    """``forward`` or ``cancel`` from the moment the ending began, ``compensate`` while compensations run."""
+    graph: str
+    """One character a step, by ordinal: see ``GRAPH_STATUS``."""
+    revision: int
+    seq: int
+    """The last event's number."""
+    active: int
+    """Step rows that are queued, leased or running and not held."""
+    flight: int
+    """Attempts that have not ended."""
+    uncertain: int
+    cancel_requested: bool
+    cancel_reason: str | None
+    forced: bool
+    mismatch: bool
+    """A checkpoint did not match: the ending stops in ``reconciliation_required``."""
+    error: bytes | None
+    """``{class, message, step, cause}``."""
+    input_hash: str
+    state_size: int
+    created_at: int
+    start_at: int | None
+    started_at: int | None
+    ended_at: int | None
+    deadline_at: int | None
+    """When the execution's time-out acts."""
+    due_at: int | None
+    """When the sweeper must look at this execution: its start, or its time-out."""
+    remove_at: int | None
+    """When retention takes it; set at its end."""
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+
+
+class Step(msgspec.Struct):
+    """One step that has been evaluated (a pending one has no row), or one item of a repeated step."""
+
+    execution_id: str
+    ordinal: int
+    index: int
+    """``NO_INDEX`` unless the step is repeated."""
+    step: str
+    workflow: str
+    version: str
+    tenant: str | None
+    status: str
+    parked: int
+    priority: int
+    due_at: int | None
+    """Since when it is claimable (``queued``), or when its next attempt is due (``retry_wait``)."""
+    execution_created_at: int
+    timer_at: int | None
+    """When the sweeper must look at this row: a retry that falls due, or a stand in the queue that ends."""
+    fence: int
+    spent: int
+    """Attempts spent since its last fresh budget."""
+    last_attempt: int
+    """The number of the last attempt that began, 0 for none."""
+    interruptions: int
+    """Interrupted attempts in a row."""
+    effect: str
+    """The worst that any attempt since its last fresh budget left: ``none``, ``unknown``, ``applied``."""
+    caught: bool
+    lease_id: str | None
+    """The attempt in flight."""
+    own_input: bool
+    """Whether its input is stored beside it; else it is the execution's."""
+    input_hash: str | None
+    declared_effect: str
+    idempotency_key: str
+    checkpoint: str | None
+    """Written when it succeeds: see ``checkpoint_of``."""
+    error: bytes | None
+    shunned: bytes | None
+    """Instances that said ``unservable``: ``[[principal, instance, until], …]``."""
+    has_previous: bool
+    queued_at: int | None
+
+
+class Attempt(msgspec.Struct):
+    """One attempt, which is one lease."""
+
+    id: str
+    execution_id: str
+    ordinal: int
+    index: int
+    number: int
+    fence: int
+    status: str
+    begun: bool
+    """A heartbeat with ``started`` got 200."""
+    named: bool
+    """A later call named this lease, or was answered with it."""
+    principal: str
+    worker: str
+    instance: str
+    lease_ms: int
+    reclaim_ms: int
+    leased_at: int
+    expires_at: int
+    reclaim_at: int
+    timeout_at: int | None
+    next_at: int | None
+    """When the sweeper must look at this attempt; none once it has ended."""
+    ended_at: int | None
+    ended_by: str | None
+    """``holder``, ``ending`` or ``daemon``."""
+    effect: str
+    error: bytes | None
+    outcome: str | None
+    """``complete`` or ``fail``, when its holder settled it."""
+    outcome_digest: str | None
+    answer: bytes | None
+    """What the settling call was answered, for an outcome that is said again."""
+    stale: bool
+    """A ``stale_outcome`` is kept with it."""
+    has_progress: bool
+    usage: bytes | None
+    usage_given: bool
+    """The usage was given outright, and replaces the sum over its spans."""
+    span_id: str
+
+
+class Event(msgspec.Struct):
+    """One line of the journal."""
+
+    seq: int
+    at: int
+    type: str
+    step: str | None
+    index: int | None
+    attempt: int | None
+    worker: str | None
+    data: bytes
+
+
+class Audit(msgspec.Struct):
+    """Who did what to what, from where, with which outcome; the store numbers the rows."""
+
+    at: int
+    principal: str
+    key_id: str | None
+    action: str
+    object: str
+    tenant: str | None
+    remote: str | None
+    outcome: str
+
+
+class SpanRow(msgspec.Struct):
+    """A span a worker sent for an attempt."""
+
+    attempt_id: str
+    span_id: str
+    body: bytes
+
+
+class Idempotency(msgspec.Struct):
+    """The first answer to a call that bore an ``Idempotency-Key``."""
+
+    principal: str
+    target: str
+    """Method and path."""
+    key: str
+    body_hash: str
+    status: int
+    location: str | None
+    body: bytes
+    created_at: int
+
+
+GRAPH_STATUS = {
+    "p": "pending",
+    "q": "queued",
+    "l": "leased",
+    "r": "running",
+    "w": "retry_wait",
+    "W": "waiting",
+    "s": "succeeded",
+    "C": "succeeded",
+    "k": "skipped",
+    "f": "failed",
+    "c": "cancelled",
+    "u": "uncertain",
+}
+"""The graph's characters; ``C`` is a step whose failure was caught."""
+
+CAUGHT = "C"
+STATUS_GRAPH = {status: mark for mark, status in GRAPH_STATUS.items() if mark != CAUGHT}
+
+OPEN_MARKS = frozenset("pqlrwW")
+DONE_MARKS = frozenset("sCk")
+ENDED = frozenset({"completed", "failed", "cancelled"})
+ENDING = frozenset({"cancelling", "failing"})
+GOING = frozenset({"queued", "running", "waiting"})
+IN_FLIGHT = frozenset({"leased", "running", "orphaned"})
+
+
+def input_name(ordinal: int, index: int) -> str:
+    """The payload that holds a step's own input."""
+    return f"in:{ordinal}:{index}"
+
+
+def output_name(ordinal: int, index: int) -> str:
+    """The payload that holds a step's output, its checkpoint."""
+    return f"out:{ordinal}:{index}"
+
+
+def previous_name(ordinal: int, index: int) -> str:
+    """The payload that tells the next attempt of the last one: ``{attempt, progress, error}``."""
+    return f"prev:{ordinal}:{index}"
+
+
+def progress_name(attempt_id: str) -> str:
+    """The payload with an attempt's last progress."""
+    return f"prog:{attempt_id}"
+
+
+def stale_name(attempt_id: str) -> str:
+    """The payload with an outcome that came too late to count."""
+    return f"late:{attempt_id}"
+
+
+def details_name(attempt_id: str) -> str:
+    """The payload with an attempt's settled outcome beyond its columns."""
+    return f"told:{attempt_id}"
+
+
+def checkpoint_of(input_hash: str | None, idempotency_key: str, effect: str) -> str:
+    """What a step's output was made for: it counts only while this matches the stored step."""
+    return f"{input_hash or ''} {effect} {idempotency_key}"

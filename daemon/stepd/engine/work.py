@@ -1,0 +1,258 @@
+"""What one decision sees of an execution, and what it has changed so far."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from stepd.engine.definition import Compiled
+from stepd.engine.model import (
+    GRAPH_STATUS,
+    NO_INDEX,
+    Attempt,
+    Audit,
+    Event,
+    Execution,
+    Parked,
+    SpanRow,
+    Step,
+)
+
+StepKey: TypeAlias = tuple[int, int]
+EMPTY = b"{}"
+PARKABLE = frozenset({"queued", "retry_wait", "waiting"})
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The settings of the daemon that the rules depend on. All durations in milliseconds, all sizes in bytes."""
+
+    lease_ms: int = 30_000
+    heartbeat_ms: int = 10_000
+    reclaim_ms: int = 15_000
+    retention_ms: int = 604_800_000
+    payload_bytes: int = 262_144
+    ancestors_bytes: int = 1_048_576
+
+
+class Need(NamedTuple):
+    """Something a decision must see that the store has not loaded yet."""
+
+    kind: Literal["step", "attempt", "payload", "unsettled", "rows"]
+    name: str = ""
+    ordinal: int = 0
+    item: int = NO_INDEX
+
+
+class Missing(Exception):
+    """Raised by a decision that needs more rows: the store loads them and runs the decision again from the start."""
+
+    def __init__(self, *needs: Need) -> None:
+        super().__init__(needs)
+        self.needs = needs
+
+
+class Loaded:
+    """The rows a store has loaded for one decision; never changed by it."""
+
+    __slots__ = ("attempts", "execution", "payloads", "rows", "steps", "unsettled")
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.steps: dict[StepKey, Step | None] = {}
+        self.attempts: dict[str, Attempt | None] = {}
+        self.payloads: dict[str, bytes | None] = {}
+        self.unsettled: list[StepKey] | None = None
+        """Rows with an attempt in flight, or open with an effect that isn't ``none``."""
+        self.rows: list[StepKey] | None = None
+        """Every step row of the execution."""
+
+
+class Changes:
+    """What a decision writes, all in one transaction: first the bulk changes in order, then the rows."""
+
+    __slots__ = (
+        "attempts",
+        "audit",
+        "bulk",
+        "created",
+        "events",
+        "execution",
+        "payloads",
+        "ready",
+        "spans",
+        "steps",
+    )
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.created = False
+        self.steps: dict[StepKey, Step] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.payloads: dict[str, bytes] = {}
+        self.events: list[Event] = []
+        self.audit: list[Audit] = []
+        self.spans: list[SpanRow] = []
+        self.bulk: list[tuple[Literal["park", "cancel_held"], int, int]] = []
+        """``("park", from, to)`` moves every parkable row without a lease; ``("cancel_held", …)`` ends held rows."""
+        self.ready = False
+        """Whether a step became claimable."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all is to be written."""
+        return not (
+            self.events or self.steps or self.attempts or self.payloads or self.spans or self.audit or self.bulk
+        )
+
+    def timer(self) -> int | None:
+        """The earliest time (ms) at which one of the changed rows wants the sweeper."""
+        times = [row.timer_at for row in self.steps.values() if row.timer_at is not None]
+        times += [row.next_at for row in self.attempts.values() if row.next_at is not None]
+        if self.execution.due_at is not None:
+            times.append(self.execution.due_at)
+        return min(times, default=None)
+
+
+class Work:
+    """One decision at work: rows are copied on first access and written back when named by ``change_*``."""
+
+    __slots__ = ("changes", "definition", "execution", "loaded", "now", "revised", "settings")
+
+    def __init__(self, definition: Compiled, settings: Settings, now: int, loaded: Loaded) -> None:
+        self.definition = definition
+        self.settings = settings
+        self.now = now
+        self.loaded = loaded
+        self.execution = copy.copy(loaded.execution)
+        self.changes = Changes(self.execution)
+        self.revised = False
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    def step(self, ordinal: int, index: int = NO_INDEX) -> Step | None:
+        """The step's row, or None while it is pending. Raises Missing."""
+        key = (ordinal, index)
+        changed = self.changes.steps.get(key)
+        if changed is not None:
+            return changed
+        if key not in self.loaded.steps:
+            if self.loaded.rows is not None:
+                return None
+            raise Missing(Need("step", "", ordinal, index))
+        return self.loaded.steps[key]
+
+    def change_step(self, ordinal: int, index: int = NO_INDEX) -> Step:
+        """The step's row, to be changed. Raises Missing; KeyError where there is none."""
+        row = self.step(ordinal, index)
+        if row is None:
+            raise KeyError((ordinal, index))
+        key = (ordinal, index)
+        if key not in self.changes.steps:
+            row = self.changes.steps[key] = copy.copy(row)
+        return row
+
+    def add_step(self, row: Step) -> None:
+        """A row for a step that is evaluated now."""
+        self.changes.steps[(row.ordinal, row.index)] = row
+
+    def attempt(self, attempt_id: str) -> Attempt | None:
+        """The attempt, or None where there is none. Raises Missing."""
+        changed = self.changes.attempts.get(attempt_id)
+        if changed is not None:
+            return changed
+        if attempt_id not in self.loaded.attempts:
+            raise Missing(Need("attempt", attempt_id))
+        return self.loaded.attempts[attempt_id]
+
+    def change_attempt(self, attempt_id: str) -> Attempt:
+        """The attempt, to be changed. Raises Missing; KeyError where there is none."""
+        row = self.attempt(attempt_id)
+        if row is None:
+            raise KeyError(attempt_id)
+        if attempt_id not in self.changes.attempts:
+            row = self.changes.attempts[attempt_id] = copy.copy(row)
+        return row
+
+    def payload(self, name: str) -> bytes | None:
+        """A payload's bytes, or None where there is none. Raises Missing."""
+        changed = self.changes.payloads.get(name)
+        if changed is not None:
+            return changed
+        if name not in self.loaded.payloads:
+            raise Missing(Need("payload", name))
+        return self.loaded.payloads[name]
+
+    def unsettled(self) -> list[Step]:
+        """Rows with an attempt in flight, or open with an effect that isn't ``none``, to be changed. Raises Missing."""
+        if self.loaded.unsettled is None:
+            raise Missing(Need("unsettled"))
+        keys = dict.fromkeys(self.loaded.unsettled) | dict.fromkeys(self.changes.steps)
+        rows = [self.step(*key) for key in sorted(keys)]
+        return [
+            self.change_step(row.ordinal, row.index)
+            for row in rows
+            if row is not None and (row.lease_id is not None or (row.status in PARKABLE and row.effect != "none"))
+        ]
+
+    def rows(self) -> list[Step]:
+        """Every step row of the execution, to look at. Raises Missing."""
+        if self.loaded.rows is None:
+            raise Missing(Need("rows"))
+        keys = dict.fromkeys(self.loaded.rows) | dict.fromkeys(self.changes.steps)
+        found = [self.step(*key) for key in sorted(keys)]
+        return [row for row in found if row is not None]
+
+    # -- standing -----------------------------------------------------------------------------------------------
+
+    def mark(self, ordinal: int) -> str:
+        """The step's character in the graph."""
+        return self.execution.graph[ordinal]
+
+    def set_mark(self, ordinal: int, mark: str) -> None:
+        """Sets the step's character in the graph."""
+        graph = self.execution.graph
+        self.execution.graph = f"{graph[:ordinal]}{mark}{graph[ordinal + 1 :]}"
+
+    def step_status(self, step_id: str) -> str:
+        """The status of the step with this id, as the graph has it."""
+        return GRAPH_STATUS[self.execution.graph[self.definition.by_id[step_id]]]
+
+    def park(self, before: Parked, after: Parked) -> None:
+        """Moves every open row without a lease from one kind of parking to another, also those changed here."""
+        self.changes.bulk.append(("park", int(before), int(after)))
+        for row in self.changes.steps.values():
+            if row.parked == before and row.lease_id is None and row.status in PARKABLE:
+                row.parked = int(after)
+
+    def cancel_held(self) -> None:
+        """Makes every held row ``cancelled``, also those changed here."""
+        self.changes.bulk.append(("cancel_held", 0, 0))
+        for row in self.changes.steps.values():
+            if row.parked == Parked.HELD and row.lease_id is None and row.status in PARKABLE:
+                row.status, row.parked, row.timer_at, row.due_at = "cancelled", int(Parked.FREE), None, None
+
+    def emit(
+        self,
+        type_: str,
+        step: str | None = None,
+        index: int = NO_INDEX,
+        attempt: int | None = None,
+        worker: str | None = None,
+        data: dict[str, object] | None = None,
+    ) -> None:
+        """Adds the next event of the journal."""
+        self.execution.seq += 1
+        self.changes.events.append(
+            Event(
+                seq=self.execution.seq,
+                at=self.now,
+                type=type_,
+                step=step,
+                index=None if index == NO_INDEX else index,
+                attempt=attempt,
+                worker=worker,
+                data=msgspec.json.encode(data) if data else EMPTY,
+            )
+        )

@@ -1,0 +1,399 @@
+"""The contract of a store: what it must do, in terms of behaviour, and the types that cross the seam.
+
+Every ``submit`` runs inside a transaction that holds the executions' rows; many operations may share one commit, in the
+order they came. A result is told only after that commit. One failing operation does not fail its neighbours. The time a
+decision sees is the store's clock, read after its rows are locked. Stores know no rules: they compare only columns that
+the engine filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from stepd.engine.commands import Command, Granted, Start
+from stepd.engine.definition import Compiled
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.engine.work import Settings
+
+
+class StoreUnavailable(Exception):
+    """The store can't be used now (locked, full, read-only, away). Nothing was done. ``retry_seconds`` is a hint."""
+
+    def __init__(self, message: str, retry_seconds: int = 1) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
+class StoreRefused(Exception):
+    """The store can't be opened at all: another daemon has it, or its schema is another; the text says the way out."""
+
+
+# -- operations: what ``submit`` takes ----------------------------------------------------------------------------
+
+
+class Decide(msgspec.Struct):
+    """Give ``command`` to one execution, named by its id or by one of its leases. Answer: what the engine answers.
+
+    ``tenants`` narrows what exists for the caller (None: everything); ``started_by`` to what that principal started.
+    An execution or lease that isn't there, or isn't the caller's, answers NotFound.
+    """
+
+    command: Command
+    execution_id: str | None = None
+    attempt_id: str | None = None
+    tenants: tuple[str, ...] | None = None
+    started_by: str | None = None
+    idempotency: Remember | None = None
+    answer: Any = None
+    """Filled in by the store before commit, so that a later operation of the same batch may look at it."""
+
+
+class Remember(msgspec.Struct):
+    """Keep the first 2xx answer to this call under its key, in the same transaction."""
+
+    principal: str
+    target: str
+    key: str
+    body_hash: str
+    encode: Callable[[Any], tuple[int, str | None, bytes] | None]
+    """Makes ``(status, location, body)`` of the operation's answer; None where it isn't a 2xx and nothing is kept."""
+
+
+class Begin(msgspec.Struct):
+    """Start an execution. Answers Started, Replayed, KeyConflict, UnknownWorkflow, InvalidInput, Conflict ``occupied``.
+
+    In this order: the remembered key; the version; the open exclusive execution; ``engine.machine.begin``.
+    """
+
+    start: Start
+    version: str | None
+    """None: the current one."""
+    idempotency: Remember | None = None
+    answer: Any = None
+
+
+class Deal(msgspec.Struct):
+    """Hand out work to waiting claims: in the order of priority (high first), ``due_at``, creation, id, ordinal, index.
+
+    For each request: where its claim id was dealt leases before, the living ones are renewed and answered; else up to
+    ``max`` queued steps that fit. A candidate goes to the first request in the list that it fits and that has room.
+    Answers a list of ``Dealt``, one a request, in order.
+    """
+
+    requests: Sequence[Request]
+    only_if: Callable[[], bool] | None = None
+    """Looked at inside the batch: False answers every request with nothing."""
+    answer: Any = None
+
+
+class Request(msgspec.Struct):
+    """One waiting claim, as the store sees it."""
+
+    principal: str
+    worker: str
+    instance: str
+    claim_id: str
+    max: int
+    serves: tuple[Serve, ...]
+    tenants: tuple[str, ...] | None
+    """None: all, also null; else only these."""
+    answer_bytes: int = 8_388_608
+    """The bound of what the leases of one answer may weigh together; one lease at least is given."""
+
+
+class Serve(msgspec.Struct, frozen=True):
+    """One entry of ``serves``: version None means any, steps None means all."""
+
+    workflow: str
+    version: str | None = None
+    steps: frozenset[str] | None = None
+
+
+class Dealt(msgspec.Struct):
+    """What one request was given. ``known``: its claim id had been dealt leases before."""
+
+    leases: list[Granted]
+    known: bool = False
+
+
+class Started(msgspec.Struct):
+    """The execution as it stands after its start (payloads ``input`` and ``state`` come with it)."""
+
+    rows: ExecutionRows
+    definition: Compiled
+
+
+class Replayed(msgspec.Struct):
+    """The call was made before with this key; the first answer."""
+
+    kept: Idempotency
+
+
+class KeyConflict(msgspec.Struct):
+    """The key was used before with another body."""
+
+
+class UnknownWorkflow(msgspec.Struct):
+    """No such workflow, or no such version of it."""
+
+
+Operation: TypeAlias = Decide | Begin | Deal
+
+
+class Tell(msgspec.Struct):
+    """What a commit made true, for those who wait: told once after each commit."""
+
+    ready: bool
+    """Some step became claimable."""
+    executions: dict[str, tuple[int, str]]
+    """Executions with new events: id → (last seq, status)."""
+    timer: int | None
+    """The earliest new time (ms, store's clock) at which the sweeper has something to do."""
+
+
+# -- reads --------------------------------------------------------------------------------------------------------
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What the caller may see: tenants (None: all, also null), and only what this principal started."""
+
+    tenants: tuple[str, ...] | None = None
+    started_by: str | None = None
+
+
+class ExecutionFilter(msgspec.Struct, frozen=True):
+    """The filters of the list, all optional; times in ms. ``before`` is the cursor: ``(created_at, id)`` exclusive."""
+
+    workflow: str | None = None
+    version: str | None = None
+    statuses: tuple[str, ...] = ()
+    correlation: str | None = None
+    tenant: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    created_after: int | None = None
+    created_before: int | None = None
+    oldest_first: bool = False
+    cursor: tuple[int, str] | None = None
+    ids: tuple[str, ...] | None = None
+    """Only these (used for ``blocked``)."""
+
+
+class ExecutionRows(msgspec.Struct):
+    """All that a view is made of. ``attempts`` and payloads beyond input, state, output and outcome on request."""
+
+    execution: Execution
+    steps: list[Step]
+    attempts: list[Attempt]
+    payloads: dict[str, bytes]
+
+
+class VersionRow(msgspec.Struct):
+    """One registered version of a workflow."""
+
+    workflow: str
+    version: str
+    digest: str
+    definition: bytes
+    registered_at: int
+    number: int
+    """Order of registration over the store."""
+
+
+class WorkflowRow(msgspec.Struct):
+    """A workflow with its versions (oldest first), the current one, and how many open executions stand on each."""
+
+    name: str
+    current: str
+    versions: list[VersionRow]
+    open_executions: dict[str, int]
+
+
+class WorkerRow(msgspec.Struct):
+    """A worker's life as last seen. ``serves`` is the JSON of its last claim."""
+
+    principal: str
+    worker: str
+    instance: str
+    serves: bytes
+    tenants: bytes
+    last_seen_at: int
+
+
+class KeyRow(msgspec.Struct):
+    """A key; the secret itself is never kept."""
+
+    id: str
+    name: str
+    secret_hash: str
+    scopes: bytes
+    """JSON list."""
+    tenants: bytes
+    """JSON list; ``["*"]`` for all."""
+    source: str
+    """``settings`` or ``api``."""
+    created_at: int
+    revoked_at: int | None
+
+
+class ServiceRow(msgspec.Struct):
+    """The one row of the service: its id, name, and the settings all its daemons share (JSON)."""
+
+    id: str
+    name: str
+    settings: bytes
+    pulse_at: int
+    """Moved every second by each serving daemon."""
+
+
+class Due(msgspec.Struct, frozen=True):
+    """Something the sweeper must look at: an attempt, a step, or the execution itself."""
+
+    execution_id: str
+    attempt_id: str | None = None
+    ordinal: int | None = None
+    index: int | None = None
+
+
+class QueueLine(msgspec.Struct, frozen=True):
+    """How many steps of one kind stand claimable, and since when the oldest does."""
+
+    workflow: str
+    version: str
+    step: str
+    tenant: str | None
+    count: int
+    oldest_at: int
+
+
+class Store(Protocol):
+    """Where executions live. Every method may raise StoreUnavailable; none leaves anything half-done."""
+
+    settings: Settings
+
+    async def open(self) -> None:
+        """Opens it, brings its schema up where that is this store's way, takes the exclusive hold of a lone daemon.
+
+        Raises StoreRefused.
+        """
+
+    async def close(self) -> None:
+        """Waits for the batch in hand, closes everything, lets the hold go."""
+
+    def on_commit(self, tell: Callable[[Tell], None]) -> None:
+        """Registers the one listener that hears of each commit (on the loop)."""
+
+    async def submit(self, *operations: Operation) -> list[Any]:
+        """Runs the operations in order inside one transaction and commits; answers one result each.
+
+        Operations submitted together share the transaction. Raises StoreUnavailable (nothing was done).
+        """
+
+    async def now(self) -> int:
+        """The store's clock, ms."""
+
+    # workflows
+    async def register(self, compiled: Compiled, audit: Audit | None) -> tuple[VersionRow, bool, str]:
+        """Keeps a version: ``(row as it stands, whether it is new, current version)``.
+
+        Where the version stands with another digest, the row that stands is answered unchanged.
+        """
+
+    async def make_current(self, workflow: str, version: str, audit: Audit) -> bool:
+        """Makes a version current for new executions; False where there is no such version."""
+
+    async def workflows(self, name: str | None, scope: Scope) -> list[WorkflowRow]:
+        """The workflows by name; of open executions only those in scope are counted."""
+
+    async def definition(self, workflow: str, version: str) -> Compiled | None:
+        """The compiled version, from memory where it was used before."""
+
+    # executions
+    async def execution(
+        self, execution_id: str, scope: Scope, *, attempts: bool = False, payloads: bool = False
+    ) -> ExecutionRows | None:
+        """One execution in scope, as committed, in one consistent look.
+
+        Payloads ``input``, ``state``, ``output``, ``outcome`` always come; all the others (inputs and outputs of steps,
+        late outcomes, progress) with ``payloads``; attempt rows with ``attempts``.
+        """
+
+    async def standing(self, execution_id: str, scope: Scope) -> Execution | None:
+        """The execution's row alone."""
+
+    async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
+        """Newest (or oldest) first by ``(created_at, id)``."""
+
+    async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
+        """Events with ``seq > after``, in order."""
+
+    async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
+        """Every kept span of the execution with its attempt (attempts without spans come with ``b''``)."""
+
+    async def queue(self, scope: Scope) -> list[QueueLine]:
+        """The claimable steps, counted by workflow, version, step and tenant."""
+
+    async def queued_executions(self, lines: Sequence[tuple[str, str, str, str | None]], limit: int) -> list[str]:
+        """Ids of executions that have a claimable step of one of these ``(workflow, version, step, tenant)``."""
+
+    async def counts(self) -> dict[str, int]:
+        """Executions by status."""
+
+    # calls with a key
+    async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
+        """The first answer kept under this key."""
+
+    # workers
+    async def seen(self, rows: Sequence[WorkerRow]) -> None:
+        """Notes workers' lives."""
+
+    async def workers(self, since: int) -> list[WorkerRow]:
+        """Lives seen since that time."""
+
+    async def held_leases(self) -> dict[tuple[str, str, str], int]:
+        """Leases in flight by (principal, worker, instance)."""
+
+    # keys and the service
+    async def keys(self) -> list[KeyRow]:
+        """Every key that ever was, revoked ones too."""
+
+    async def add_key(self, row: KeyRow, audit: Audit | None) -> None:
+        """Keeps a key."""
+
+    async def revoke_key(self, key_id: str, audit: Audit) -> bool:
+        """Revokes it at once; False where there is none alive."""
+
+    async def service(self) -> ServiceRow:
+        """The service's row, made on first use."""
+
+    async def share_settings(self, settings: bytes) -> bytes:
+        """Writes the shared settings where none are; answers those that stand."""
+
+    async def audit(self, rows: Sequence[Audit]) -> None:
+        """Writes audit rows that belong to no change (reads, refused attempts)."""
+
+    # loops
+    async def pulse(self) -> bool:
+        """Moves the pulse; where it was older than 5 s, gives grace in the same transaction and answers True.
+
+        Grace: ``expires_at`` of every lease not orphaned yet becomes at least now + its ``lease_ms`` (``reclaim_at``
+        as far behind it as before and ``next_at`` to match), and ``reclaim_at`` of every orphan at least now + its
+        ``reclaim_ms``.
+        """
+
+    async def due(self, limit: int) -> list[Due]:
+        """What the sweeper must look at now, oldest first; held and paused steps are not."""
+
+    async def next_due(self) -> int | None:
+        """The earliest time (ms) at which ``due`` will answer something."""
+
+    async def open_executions(self, after: str, limit: int) -> list[str]:
+        """Ids of executions that have not ended, by id, for the judgement of a daemon that starts alone."""
+
+    async def remove_ended(self, limit: int) -> int:
+        """Removes up to ``limit`` ended executions past ``remove_at``, with all that is theirs; answers how many."""
+
+    async def forget(self, limit: int) -> int:
+        """Removes claims, idempotency keys and worker lives past their time; answers how many."""
