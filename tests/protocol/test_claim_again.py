@@ -1,6 +1,7 @@
 """`claim_id` makes a claim safe to send again: what was dealt is answered again, and nothing else ever is."""
 
 import time
+from functools import partial
 from uuid import uuid4
 
 from tests.protocol.conftest import MakeFlow
@@ -150,7 +151,7 @@ def test_the_same_id_sent_twice_at_once_deals_once(flow: MakeFlow) -> None:
         for _ in range(4):
             work.start()
         claim_id = str(uuid4())
-        calls = [beside(lambda work=work, claim_id=claim_id: work.claim(claim_id=claim_id, max=2)) for _ in range(4)]
+        calls = [beside(partial(work.claim, claim_id=claim_id, max=2)) for _ in range(4)]
         answers = [{lease.id for lease in call.result(10)} for call in calls]
         dealt = set().union(*answers)
         assert len(dealt) == 2, f"one claim id was dealt {len(dealt)} leases, and asked for 2: {answers}"

@@ -37,6 +37,6 @@ def cel(expression: str) -> dict[str, str]:
     return {"$cel": expression}
 
 
-def brief(lease: float = 0.1, reclaim: float = 30) -> dict[str, float]:
+def brief(lease: float = 0.1, reclaim: float = 30) -> dict[str, Json]:
     """Fields of a step whose lease lapses after `lease` seconds and is taken back `reclaim` seconds later."""
     return {"lease_seconds": lease, "reclaim_seconds": reclaim}
