@@ -12,9 +12,9 @@ MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 
 # A suppression names its rule and, after a dash or a second hash, says why.
-SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:|fmt:\s*(off|skip)|ruff:\s*noqa|mypy:)")
+SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:|ruff:\s*noqa|mypy:)")
 EXPLAINED = re.compile(
-    r"#\s*(noqa:\s*[A-Z0-9, ]*[A-Z0-9]|type:\s*ignore\[[^\]]+\]|(pragma|fmt|ruff|mypy):[^#—]*?)\s*(#|—|- |\()\s*\w"
+    r"#\s*(noqa:\s*[A-Z0-9, ]*[A-Z0-9]|type:\s*ignore\[[^\]]+\]|(pragma|ruff|mypy):[^#—]*?)\s*(#|—|- |\()\s*\w"
 )
 
 
@@ -59,13 +59,15 @@ def test_suppressions_say_why() -> None:
 
 
 def test_a_suppression_without_a_reason_is_seen() -> None:
-    for comment in ("# noqa", "# noqa: E501", "# type: ignore[misc]", "# fmt: off"):
+    for comment in ("# noqa", "# noqa: E501", "# type: ignore[misc]", "# pragma: no cover"):
         assert SUPPRESSION.search(comment)
         assert not EXPLAINED.search(comment)
         assert EXPLAINED.search(comment + " — a reason") or comment == "# noqa"
 
 
 def _opens_with_sentence(source: Source) -> bool:
+    if not source.tree.body:  # an empty __init__.py owns nothing
+        return True
     docstring = ast.get_docstring(source.tree)
     return docstring is not None and docstring.split("\n\n")[0].rstrip().endswith((".", ":"))
 
