@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DISTRIBUTIONS := protocol migrations worker_sdk daemon
 PACKAGES := protocol/stepd_protocol migrations/stepd_migrations worker_sdk/stepd_worker daemon/stepd
-PROGRAMS := $(wildcard bench examples)
+PROGRAMS := tools $(wildcard bench examples)
 PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 # The tools come first, the build backend among them, so that pip needn't fetch it anew for each distribution.
 TOOLS := -r requirements-dev.txt
@@ -52,6 +52,7 @@ check: setup ## lint, format, types, import contracts, style, generated files
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q tests/style
 	@$(BIN)/python -m stepd.http.openapi > $(VENV)/openapi.yaml
+	$(BIN)/python -m tools.generated --check
 	@diff -u openapi.yaml $(VENV)/openapi.yaml || { echo "openapi.yaml is not what the code says; run: make openapi" >&2; exit 1; }
 
 bench: setup ## measure throughput and latency on this machine
@@ -61,7 +62,8 @@ openapi: setup ## write openapi.yaml from the routes and the wire types
 	$(BIN)/python -m stepd.http.openapi > $(VENV)/openapi.yaml
 	@mv $(VENV)/openapi.yaml openapi.yaml
 
-docs: openapi ## write all that is generated from the code
+docs: openapi ## write openapi.yaml and the generated parts of the pages
+	$(BIN)/python -m tools.generated
 
 constraints: ## take the newest version of every dependency and write constraints.txt
 	@rm -rf $(VENV)-new

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+from stepd.engine import transitions
 from tests.style.sources import ROOT, project_files, report
+from tools import generated
 
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s#]+)(?:#[^)]*)?\)")
 COMMAND = re.compile(r"(?:^|`)make ((?:[a-z]+ ?)+)", re.MULTILINE)
@@ -38,6 +40,20 @@ def test_help_lists_every_target() -> None:
     documented = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
     assert documented == set(TARGET.findall(makefile))
     assert documented >= {"help", "setup", "demo", "serve", "test", "check", "bench", "openapi", "docs", "clean"}
+
+
+def test_generated_parts_are_what_the_code_says() -> None:
+    stale = [str(page.relative_to(ROOT)) for page in generated.pages() if generated.rewrite(_read(page)) != _read(page)]
+    assert not stale, report(stale, "These pages are stale; run `make docs`:")
+
+
+def test_a_marked_part_is_written_anew_and_the_rest_is_left() -> None:
+    page = "before\n<!-- generated: attempt-states -->\nold\n<!-- end of generated -->\nafter\n"
+    written = generated.rewrite(page)
+    assert written.startswith("before\n<!-- generated: attempt-states -->\n```mermaid\nstateDiagram-v2\n")
+    assert written.endswith("```\n<!-- end of generated -->\nafter\n")
+    assert all(f"--> {line.after}: {line.what}" in written for line in transitions.TRANSITIONS)
+    assert generated.rewrite(written) == written
 
 
 def _pages() -> list[Path]:
