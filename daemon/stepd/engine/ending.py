@@ -43,8 +43,8 @@ def force(work: Work) -> None:
 
 
 def conclude(work: Work) -> None:
-    """When nothing is in flight any more: needs reconciliation, or ends. Does nothing otherwise."""
-    if work.execution.status in ENDED:
+    """In an ending: when nothing is in flight any more, it needs reconciliation or ends. Does nothing otherwise."""
+    if work.execution.direction is None or work.execution.status in ENDED:
         return
     outcome = _close(work)
     if outcome == "wait" or work.execution.status == outcome:

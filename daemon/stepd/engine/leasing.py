@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepd.engine.commands import Alive, Done, GiveBack, Granted, Heartbeat, Lease, NotFound, Refused, Renew
+from stepd.engine.ending import conclude, make_uncertain
 from stepd.engine.model import GOING, IN_FLIGHT, NO_INDEX, Attempt, Parked, Step, input_name, output_name, previous_name
 from stepd.engine.refusals import refuse
 from stepd.engine.reports import take_report
@@ -57,13 +58,20 @@ def give_back(work: Work, command: GiveBack) -> Done:
         row = work.change_step(attempt.ordinal, attempt.index)
         end_attempt(work, attempt, row, "undelivered", "daemon")
         requeue(work, row, attempt, "undelivered")
+        conclude(work)
     return Done(work.execution.status)
 
 
 def requeue(work: Work, row: Step, attempt: Attempt, why: str) -> None:
-    """Puts a row whose attempt ended unspent back into the queue; held where the execution is ending."""
+    """Puts a row whose attempt ended unspent back into the queue; where the execution is ending it is held.
+
+    A held write that an earlier attempt left doubtful is ``uncertain``.
+    """
     work.emit("attempt.requeued", row.step, row.index, attempt.number, attempt.worker, {"why": why})
-    queue(work, row)
+    if work.execution.direction is not None and row.effect != "none":
+        make_uncertain(work, row, row.error or b"null", attempt.number, attempt.worker)
+    else:
+        queue(work, row)
 
 
 def heartbeat(work: Work, command: Heartbeat) -> Alive | Refused | NotFound:

@@ -1,0 +1,158 @@
+"""Random lives of an execution: whatever is done to it in whatever order, the rules hold after each command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from replay import replay
+from world import ACTOR, World
+
+from stepd.engine import commands as c
+from stepd.engine.model import ENDED, GOING, Attempt
+
+EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
+
+
+@st.composite
+def definitions(draw: st.DrawFn) -> dict[str, Any]:
+    """A small graph of tasks of every effect and delivery, with retries, time-outs, conditions and catches."""
+    count = draw(st.integers(1, 5))
+    steps = [draw(tasks(number)) for number in range(count)]
+    definition: dict[str, Any] = {"steps": steps, "on_failure": draw(st.sampled_from(["fail", "reconcile"]))}
+    definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
+    if draw(st.booleans()):
+        definition["timeout_seconds"] = draw(st.sampled_from([20, 200]))
+    return definition
+
+
+@st.composite
+def tasks(draw: st.DrawFn, number: int) -> dict[str, Any]:
+    """One task; it needs any of those before it."""
+    effect = draw(st.sampled_from(EFFECTS))
+    task: dict[str, Any] = {"id": f"s{number}", "effect": effect, "retry": {"max_attempts": draw(st.integers(1, 3))}}
+    if effect != "non_idempotent_write":
+        task["delivery"] = draw(st.sampled_from(["at_least_once", "at_most_once"]))
+    if number:
+        task["needs"] = draw(st.lists(st.sampled_from([f"s{before}" for before in range(number)]), unique=True))
+        if "s0" in task["needs"] and draw(st.booleans()):
+            task["when"] = "steps.s0.output == 1"
+    if draw(st.integers(0, 4)) == 0:
+        task["catch"] = [{"class": "declined", "value": "caught"}]
+    if draw(st.integers(0, 4)) == 0:
+        task["queue_timeout_seconds"] = 15
+    if draw(st.integers(0, 4)) == 0:
+        task["timeout_seconds"] = 40
+    return task
+
+
+class Life(RuleBasedStateMachine):
+    """Claims, heartbeats, outcomes, lapses, cancels, pauses, restarts, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World | None = None
+        self.accepted: dict[str, int] = {}
+
+    @property
+    def live(self) -> World:
+        assert self.world is not None
+        return self.world
+
+    @initialize(definition=definitions(), later=st.booleans())
+    def start(self, definition: dict[str, Any], later: bool) -> None:
+        self.world = World(definition, input={"n": 1}, start_at=1_005_000 if later else None)
+
+    @rule()
+    def claim(self) -> None:
+        self.live.claim()
+
+    def _attempt(self, data: st.DataObject) -> Attempt:
+        return data.draw(st.sampled_from(list(self.live.attempts.values())))
+
+    @precondition(lambda self: self.world is not None and self.world.attempts)
+    @rule(data=st.data(), started=st.booleans(), stale=st.booleans())
+    def heartbeat(self, data: st.DataObject, started: bool, stale: bool) -> None:
+        attempt = self._attempt(data)
+        before = attempt.expires_at
+        answer = self.live.heartbeat(attempt, started=started, fence=attempt.fence - stale)
+        if isinstance(answer, c.Refused):
+            assert self.live.attempts[attempt.id].expires_at == before, "a refused heartbeat moved the lease"
+        else:
+            assert not stale
+
+    @precondition(lambda self: self.world is not None and self.world.attempts)
+    @rule(data=st.data(), output=st.sampled_from([None, 1]), stale=st.booleans())
+    def complete(self, data: st.DataObject, output: Any, stale: bool) -> None:
+        attempt = self._attempt(data)
+        self._note(attempt, self.live.complete(attempt, output, {"k": output}, fence=attempt.fence - stale), stale)
+
+    @precondition(lambda self: self.world is not None and self.world.attempts)
+    @rule(
+        data=st.data(),
+        class_=st.sampled_from(["retryable", "fatal", "declined", "interrupted", "unservable", "cancelled"]),
+        effect=st.sampled_from([None, "none", "applied", "unknown", "absent"]),
+    )
+    def fail(self, data: st.DataObject, class_: str, effect: str | None) -> None:
+        attempt = self._attempt(data)
+        self._note(attempt, self.live.fail(attempt, class_, effect), stale=False)
+
+    def _note(self, attempt: Attempt, answer: Any, stale: bool) -> None:
+        if isinstance(answer, c.Told) and not answer.replayed:
+            assert not stale, "an older fence changed something"
+            self.accepted[attempt.id] = self.accepted.get(attempt.id, 0) + 1
+            assert self.accepted[attempt.id] == 1, "two outcomes of one attempt were accepted"
+
+    @rule(seconds=st.sampled_from([0.5, 2, 12, 31, 46, 130]))
+    def wait(self, seconds: float) -> None:
+        self.live.pass_time(int(seconds * 1000))
+
+    @rule(force=st.booleans())
+    def cancel(self, force: bool) -> None:
+        self.live.cancel(force=force)
+
+    @rule()
+    def pause(self) -> None:
+        self.live.run(c.Pause(ACTOR))
+
+    @rule()
+    def resume(self) -> None:
+        self.live.run(c.Resume(ACTOR))
+
+    @rule()
+    def restart(self) -> None:
+        self.live.run(c.Recover(1000))
+
+    @precondition(lambda self: self.world is not None and self.world.attempts)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        self.live.run(c.GiveBack(self._attempt(data).id))
+
+    @invariant()
+    def journal_tells_the_state(self) -> None:
+        if self.world is None:
+            return
+        status, steps = replay(self.live.events, self.live.definition.by_id)
+        actual = self.live.execution.status
+        assert status == ("going" if actual in GOING or actual == "scheduled" else actual)
+        assert steps == {step: self.live.status(step) for step in steps}
+
+    def teardown(self) -> None:
+        """Left alone with an honest worker, an execution that waits for no operator ends."""
+        if self.world is None:
+            return
+        self.live.run(c.Resume(ACTOR))
+        for _ in range(60):
+            while granted := self.live.claim():
+                self.live.heartbeat(granted.attempt, started=True)
+                self.live.complete(granted.attempt, 1)
+            self.live.pass_time(60_000)
+            if self.live.execution.status in (*ENDED, "reconciliation_required"):
+                return
+        raise AssertionError(f"still {self.live.execution.status}")
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
