@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
-from stepd_protocol.problems import Problem
 
 from stepd.store.base import Scope, Store
+from stepd_protocol.problems import Problem
 
 if TYPE_CHECKING:
     from stepd.service.directory import Directory

@@ -1,0 +1,115 @@
+"""How answers are written: JSON replies, and the problems that several capabilities share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepd.engine.commands import Conflict, Refused
+from stepd.service.base import Reply
+from stepd_protocol.names import Scope
+from stepd_protocol.problems import ExecutionRef, FieldFault, Problem, Settled, make_problem
+from stepd_protocol.times import format_time
+
+_encode = msgspec.json.Encoder().encode
+
+ECHO_LENGTH_MAX = 100
+
+
+def reply(status: int, value: Any, *headers: tuple[str, str]) -> Reply:
+    """A 2xx answer with a wire type as its body."""
+    return Reply(status, _encode(value), headers)
+
+
+def echoed(text: str) -> str:
+    """What a caller sent, short enough to be said back."""
+    return text if len(text) <= ECHO_LENGTH_MAX else f"{text[:ECHO_LENGTH_MAX]}…"
+
+
+def no_execution(execution_id: str) -> Problem:
+    """404: there is no such execution for this caller."""
+    return make_problem("not_found", f"there is no execution {echoed(execution_id)} for this key")
+
+
+def no_lease(lease_id: str) -> Problem:
+    """404: the lease never was, or is another principal's."""
+    return make_problem("not_found", f"there is no lease {echoed(lease_id)} for this key")
+
+
+def no_workflow(name: str, version: str | None) -> Problem:
+    """404: the workflow, or this version of it, isn't registered."""
+    what = f"workflow {echoed(name)}" if version is None else f"version {echoed(version)} of workflow {echoed(name)}"
+    return make_problem("not_found", f"{what} is not registered; a worker registers it with PUT /v1/workflows/{{name}}")
+
+
+def forbidden(scope: Scope, detail: str) -> Problem:
+    """403: the key lacks a scope, or reaches another tenant only."""
+    return make_problem("forbidden", detail, scope=scope)
+
+
+def too_large(path: str, what: str, size: int, limit: int) -> Problem:
+    """413: one member of the body is over its limit; sizes in bytes."""
+    detail = f"the {what} has {size} bytes, {limit} are allowed"
+    return make_problem(
+        "payload_too_large", detail, limit=limit, size=size, errors=[FieldFault(path=path, message=detail)]
+    )
+
+
+def stopping() -> Problem:
+    """503: the daemon stops and takes on nothing new."""
+    return make_problem("unavailable", "the daemon is stopping; send the same again to the one that follows")
+
+
+_REFUSALS = {
+    "already_settled": "its holder has settled this lease with another outcome before",
+    "execution_ended": "the execution has ended, or its ending ended this attempt",
+    "lease_lost": "the daemon has ended this attempt, or the fence is not this lease's",
+    "lease_expired": "the lease has lapsed; until it is taken back its outcome is still accepted",
+}
+
+
+def lease_refused(refused: Refused) -> Problem:
+    """409: a worker call refused with one of the four reasons."""
+    members: dict[str, Any] = {}
+    if refused.settled_outcome is not None and refused.settled_at is not None:
+        members["settled"] = {"outcome": refused.settled_outcome, "at": format_time(refused.settled_at)}
+        members["settled"] = msgspec.convert(members["settled"], Settled)
+    if refused.reclaim_ms is not None:
+        members["reclaim_seconds"] = refused.reclaim_ms / 1000
+    return make_problem(
+        "lease_refused",
+        _REFUSALS[refused.reason],
+        reason=refused.reason,
+        execution=execution_ref(refused.execution_id, refused.execution_status),
+        **members,
+    )
+
+
+_CONFLICTS = {
+    "already_ended": "execution {id} has ended: it is {status}",
+    "not_signalable": "nothing in execution {id} can take this signal: it is {status}",
+    "not_pausable": "execution {id} cannot be paused while it is {status}",
+    "not_resolvable": "execution {id} cannot be resolved so while it is {status}",
+    "occupied": "execution {id} of this workflow, tenant and correlation is open and exclusive: it is {status}",
+}
+
+
+def conflict(found: Conflict) -> Problem:
+    """409: a call of the management API that doesn't fit the execution's status."""
+    return make_problem(
+        found.code,
+        _CONFLICTS[found.code].format(id=found.execution_id, status=found.status),
+        execution=execution_ref(found.execution_id, found.status),
+    )
+
+
+def execution_ref(execution_id: str, status: str) -> ExecutionRef:
+    """An execution by id and status, as worker calls and problems name it."""
+    return msgspec.convert({"id": execution_id, "status": status}, ExecutionRef)
+
+
+def seconds(ms: int) -> float:
+    """Milliseconds as seconds, without a fraction where there is none."""
+    whole, rest = divmod(ms, 1000)
+    return ms / 1000 if rest else whole

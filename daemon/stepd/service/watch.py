@@ -1,0 +1,95 @@
+"""Who waits for an execution to change, and who is told: views that wait and streams of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from stepd.service.base import Caller
+from stepd.store.base import Tell
+
+
+class Follower:
+    """One call that follows one execution. Changes between two waits are not lost."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.seq = 0
+        """The last event's number, as far as it was told."""
+        self.status: str | None = None
+        """The execution's last status, as far as it was told."""
+        self.ended = False
+        """Nothing more will be told: the daemon stops, or the key was revoked."""
+        self._changed = asyncio.Event()
+
+    async def changed(self, seconds: float) -> bool:
+        """Waits until the execution has changed since the last call, at most ``seconds``; False when it has not."""
+        if self.ended:
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        return not self.ended
+
+    def tell(self, seq: int, status: str) -> None:
+        """The execution has a new last event and this status."""
+        self.seq, self.status = seq, status
+        self._changed.set()
+
+    def end(self) -> None:
+        """Ends the waiting for good."""
+        self.ended = True
+        self._changed.set()
+
+
+class Watch:
+    """All followers, by execution. ``tell`` is called once after each commit, on the loop."""
+
+    def __init__(self) -> None:
+        self._followers: dict[str, set[Follower]] = {}
+        self._stopped = False
+
+    @contextmanager
+    def follow(self, execution_id: str, caller: Caller) -> Iterator[Follower]:
+        """Follows an execution; begin before the first look at it, so that nothing falls between."""
+        follower = Follower(caller)
+        if self._stopped:
+            follower.end()
+        self._followers.setdefault(execution_id, set()).add(follower)
+        try:
+            yield follower
+        finally:
+            self._forget(execution_id, follower)
+
+    def tell(self, tell: Tell) -> None:
+        """Wakes the followers of the executions that have new events."""
+        if not self._followers:
+            return
+        for execution_id, (seq, status) in tell.executions.items():
+            for follower in self._followers.get(execution_id, ()):
+                follower.tell(seq, status)
+
+    def drop(self, match: Callable[[Caller], bool]) -> None:
+        """Ends the waiting of callers whose key is no longer good."""
+        for follower in [one for followers in self._followers.values() for one in followers]:
+            if match(follower.caller):
+                follower.end()
+
+    def stop(self) -> None:
+        """Ends every waiting: the daemon stops."""
+        self._stopped = True
+        self.drop(lambda _: True)
+
+    def __len__(self) -> int:
+        """How many calls are following."""
+        return sum(map(len, self._followers.values()))
+
+    def _forget(self, execution_id: str, follower: Follower) -> None:
+        followers = self._followers[execution_id]
+        followers.discard(follower)
+        if not followers:
+            del self._followers[execution_id]
