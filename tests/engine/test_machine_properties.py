@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from replay import replay
-from world import ACTOR, World
 
 from stepd.engine import commands as c
 from stepd.engine.model import ENDED, GOING, Attempt
+from tests.engine.replay import replay
+from tests.engine.world import ACTOR, World
 
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 

@@ -50,18 +50,20 @@ class World:
         """Gives a command, as a store would: loads what is missing, applies what changed, checks everything."""
         loaded = Loaded(self.execution)
         before = (copy.copy(self.execution), dict(self.steps))
-        while True:
-            work = Work(self.definition, self.settings, self.now, loaded)
-            try:
-                answer = decide(work, command)
-                break
-            except Missing as missing:
-                for need in missing.needs:
-                    self._load(loaded, need)
+        answer, work = self._decide(loaded, command)
         assert (loaded.execution, self.steps) == before, "a decision changed the rows it was given"
         self._apply(work.changes)
         self.check()
         return answer
+
+    def _decide(self, loaded: Loaded, command: c.Command) -> tuple[Any, Work]:
+        while True:
+            work = Work(self.definition, self.settings, self.now, loaded)
+            try:
+                return decide(work, command), work
+            except Missing as missing:
+                for need in missing.needs:
+                    self._load(loaded, need)
 
     def claim(self, step: str | None = None) -> c.Granted | None:
         """Leases the first claimable step (or that one), in a claim's order."""
@@ -108,7 +110,7 @@ class World:
     def pass_time(self, ms: int) -> None:
         """Moves the clock and sweeps until nothing is due."""
         self.now += ms
-        for command in iter(self._next_due, None):
+        while (command := self._next_due()) is not None:
             self.run(command)
 
     def cancel(self, *, force: bool = False) -> Any:
@@ -197,7 +199,9 @@ class World:
             loaded.rows = list(self.steps)
             loaded.steps.update(self.steps)
         else:
-            wanted = [row for row in self.steps.values() if row.lease_id or (row.status in PARKABLE and row.effect != "none")]
+            wanted = [
+                row for row in self.steps.values() if row.lease_id or (row.status in PARKABLE and row.effect != "none")
+            ]
             loaded.unsettled = [(row.ordinal, row.index) for row in wanted]
             loaded.steps.update({(row.ordinal, row.index): row for row in wanted})
             loaded.attempts.update({row.lease_id: self.attempts[row.lease_id] for row in wanted if row.lease_id})
