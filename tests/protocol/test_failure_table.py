@@ -158,10 +158,7 @@ DISPOSITIONS = {AGAIN: "retry_scheduled", UNSPENT: "requeued", FAILED: "step_fai
 
 @pytest.fixture(scope="module")
 def silent(flow: MakeFlow) -> dict[tuple[str, str, bool], "Future[Seen]"]:
-    return {
-        cell: beside(lambda cell=cell: play_silent(flow, cell[0], cell[1], budget=cell[2]))  # type: ignore[misc]  # a default argument binds the cell
-        for cell in SILENT
-    }
+    return {cell: beside(partial(play_silent, flow, cell[0], cell[1], budget=cell[2])) for cell in SILENT}
 
 
 def name_of(cell: tuple[str, str, bool]) -> str:

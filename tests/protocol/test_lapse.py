@@ -106,7 +106,7 @@ def test_each_attempt_keeps_its_own_history(flow: MakeFlow) -> None:
 def test_fences_only_grow(flow: MakeFlow) -> None:
     work = flow(read(retry={"max_attempts": 10, "initial_seconds": 0}))
     work.start()
-    fences = []
+    fences: list[int] = []
     for kind in ("interrupted", "retryable", "unservable", "interrupted", "retryable"):
         lease = work.claim_one(instance=f"i{len(fences)}")
         fences.append(lease.fence)
