@@ -6,7 +6,9 @@ tests that need two principals are skipped. Tests that need settings of their ow
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from tests.support.client import Http, Json
 from tests.support.daemon import running
 from tests.support.flow import Flow, make_flow
+from tests.support.stream import Stream
+from tests.support.wait import beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +66,20 @@ def other(target: Target) -> Http:
 @pytest.fixture(scope="session")
 def flow(http: Http) -> MakeFlow:
     return MakeFlow(http)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet(flow: MakeFlow) -> "Future[tuple[float, str]]":
+    """After how many seconds a stream on which nothing happens gets a comment; it is read beside all other tests."""
+    run = flow({"id": "never", "effect": "read_only"}).start()
+
+    def listen() -> tuple[float, str]:
+        with Stream(run.http, f"{run.path}/events", seconds=30) as stream:
+            last = time.monotonic()
+            for message in stream:
+                if message.comment and time.monotonic() - last > 1:
+                    return time.monotonic() - last, message.comment
+                last = time.monotonic()
+        raise AssertionError("the stream ended")
+
+    return beside(listen)

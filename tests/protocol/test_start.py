@@ -198,7 +198,7 @@ def test_exclusive_may_be_asked_for_at_the_start(flow: MakeFlow) -> None:
 @pytest.mark.parametrize("where", ["definition", "start"])
 def test_exclusive_needs_a_correlation(flow: MakeFlow, where: str) -> None:
     work: Flow = flow(read(), exclusive=where == "definition")
-    fields = {"exclusive": True} if where == "start" else {}
+    fields: dict[str, Json] = {"exclusive": True} if where == "start" else {}
     work.attempt_start(**fields).expect_problem(422, "invalid_request")
 
 
