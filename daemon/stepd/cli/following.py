@@ -1,0 +1,116 @@
+"""Owns the following of one execution until it has ended or needs reconciliation, through stops of the daemon."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from stepd_protocol.names import ENDED_STATUSES
+from stepd_worker import ApiError, Client, StepdError, Unreachable
+from stepd_worker.retry import is_no_answer
+
+Json: TypeAlias = dict[str, Any]
+
+SETTLED: Final = ENDED_STATUSES | {"reconciliation_required"}
+TICK_SECONDS: Final = 0.1
+# How long a daemon may be away before whoever watches is told that it doesn't come back.
+PATIENCE_SECONDS: Final = 120.0
+
+
+class Display(Protocol):
+    """Who is shown the execution. All calls come from one thread."""
+
+    def view(self, view: Json) -> None:
+        """The execution as it is now."""
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """The next event of its journal; what was before comes first."""
+
+    def trouble(self, fault: StepdError | None) -> None:
+        """The daemon doesn't answer; None when it does again."""
+
+    def tick(self) -> None:
+        """Time has passed."""
+
+
+async def follow(client: Client, execution_id: str, display: Display) -> Json:
+    """Shows an execution until it has ended or needs reconciliation; its view then.
+
+    Raises ApiError for a refusal, and Unreachable, or ApiError, when the daemon is away for two minutes.
+    """
+    follower = _Follower(client, execution_id, display)
+    display.view(await client.get.aio(execution_id))
+    ticking = asyncio.create_task(follower.tick())
+    try:
+        async for event in follower.events():
+            display.event(event)
+            follower.is_stale = True
+            if event["type"].removeprefix("execution.") in SETTLED:
+                view = await follower.view()
+                # One that needed reconciliation may have gone on since.
+                if event["type"] == f"execution.{view['status']}":
+                    return view
+        return await follower.view()
+    finally:
+        ticking.cancel()
+
+
+class _Follower:
+    """One execution that is being followed: its events as they come, and its view when they have made it stale."""
+
+    def __init__(self, client: Client, execution_id: str, display: Display) -> None:
+        self.is_stale = False
+        self._client = client
+        self._id = execution_id
+        self._display = display
+
+    async def events(self) -> AsyncGenerator[Json, None]:
+        """The journal from its beginning, to its end; a stream that broke is taken up again."""
+        last, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                async for event in self._client.events.aio(self._id, after=last, live=True):
+                    self._display.trouble(None)
+                    last, deadline = event["seq"], time.monotonic() + PATIENCE_SECONDS
+                    yield event
+                return
+            except StepdError as fault:
+                self._endure(fault, deadline)
+
+    async def view(self) -> Json:
+        """The view as it is now, shown and returned, as soon as the daemon answers."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                view = await self._client.get.aio(self._id)
+            except StepdError as fault:
+                self._endure(fault, deadline)
+            else:
+                self._display.view(view)
+                return view
+
+    async def tick(self) -> None:
+        """Lets time pass for the display, and fetches the view where events came since."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if self.is_stale:
+                self.is_stale = False
+                await self._refresh()
+            self._display.tick()
+
+    async def _refresh(self) -> None:
+        try:
+            self._display.view(await self._client.get.aio(self._id))
+        except StepdError:
+            # The stream of events meets the same trouble and says so.
+            self.is_stale = True
+
+    def _endure(self, fault: StepdError, deadline: float) -> None:
+        """Says that the daemon is away; raises what can't pass, or has lasted too long. The client has waited."""
+        if not _may_pass(fault) or time.monotonic() > deadline:
+            raise fault
+        self._display.trouble(fault)
+
+
+def _may_pass(fault: StepdError) -> bool:
+    return isinstance(fault, Unreachable) or (isinstance(fault, ApiError) and is_no_answer(fault.status))

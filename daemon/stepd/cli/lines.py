@@ -1,0 +1,50 @@
+"""Owns the display of an execution as plain lines, one an event: for pipes, logs and terminals that can't redraw."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stepd.cli.contact import explain
+from stepd.cli.journal import tell
+from stepd.cli.printing import as_text, say
+from stepd.cli.shown import duration_text, seconds_between
+from stepd_worker import StepdError
+
+TIME_WIDTH: Final = 11
+
+
+class Lines:
+    """Prints what happens, each line with the time since the execution was created."""
+
+    def __init__(self) -> None:
+        self._created_at: str | None = None
+        self._width = len("execution")
+        self._is_away = False
+
+    def view(self, view: Mapping[str, Any]) -> None:
+        self._created_at = view["created_at"]
+        self._width = max([self._width, *(len(step["id"]) for step in view["steps"])])
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        told = tell(event)
+        since = duration_text(seconds_between(self._created_at, event["at"]))
+        say(f"{since:>{TIME_WIDTH}}  {told.subject:<{self._width}}  ", as_text(told.text, told.style))
+
+    def trouble(self, fault: StepdError | None) -> None:
+        if fault is not None and not self._is_away:
+            say(f"{'':>{TIME_WIDTH}}  no answer, trying again: ", as_text(explain(fault), "yellow"))
+        self._is_away = fault is not None
+
+    def tick(self) -> None:
+        """Lines wait for nothing."""
+
+
+class Silent:
+    """Shows nothing: the caller wants the end only."""
+
+    def view(self, view: Mapping[str, Any]) -> None: ...
+
+    def event(self, event: Mapping[str, Any]) -> None: ...
+
+    def trouble(self, fault: StepdError | None) -> None: ...
+
+    def tick(self) -> None: ...
