@@ -1,0 +1,28 @@
+"""Owns the few words of ASGI that the edge speaks, as types and as prepared values."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class ClientGone(Exception):
+    """The client's connection ended, or its stream was reset: nobody waits for an answer."""
+
+
+def header(headers: Headers, name: bytes) -> str | None:
+    """The value of the one header of this (lower-case) name; None where there is none.
+
+    Raises ValueError where it stands more than once.
+    """
+    found: bytes | None = None
+    for key, value in headers:
+        if key == name:
+            if found is not None:
+                raise ValueError(f"the header {name.decode()} stands more than once")
+            found = value
+    return None if found is None else found.decode("latin-1")

@@ -1,0 +1,70 @@
+"""Owns what a route is: one line of the table that requests are dispatched by and the OpenAPI document is made of."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from stepd.http.call import Call
+from stepd.service.base import Reply
+from stepd_protocol.names import Scope
+from stepd_protocol.problems import Problem, ProblemCode
+
+Part: TypeAlias = Literal["worker_api", "request_api", "admin_api", "ui"]
+
+
+class Stream(Struct, frozen=True):
+    """An answer whose end is not known: server-sent events, each chunk whole ones."""
+
+    chunks: AsyncIterator[bytes]
+
+
+Handler: TypeAlias = Callable[[Call], Awaitable[Reply | Problem | Stream]]
+
+
+class Parameter(Struct, frozen=True, kw_only=True):
+    """A query parameter or a header of a request, for the document."""
+
+    name: str
+    type: Any
+    about: str
+    place: Literal["query", "header"] = "query"
+    required: bool = False
+    many: bool = False
+
+
+class Success(Struct, frozen=True, kw_only=True):
+    """One 2xx answer, for the document. `type` None: without content."""
+
+    status: int
+    type: Any
+    about: str
+    media_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+    """`(name, what it says)`"""
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One method of one path. `{name}` stands for one segment of the path."""
+
+    method: str
+    path: str
+    name: str
+    """The operation's name, unique in the table."""
+    summary: str
+    handler: Handler
+    part: Part | None
+    """The part it belongs to; None: always on."""
+    scopes: tuple[Scope, ...] | None
+    """Any of these lets a key in; empty: any key; None: no key is asked for."""
+    body: Any = None
+    """The wire type of the request's body; None: there is none."""
+    body_required: bool = True
+    new_work: bool = False
+    """Refused while the daemon is draining."""
+    for_holders: bool = False
+    """Stays open for whoever holds the lease, also without the scope."""
+    successes: tuple[Success, ...]
+    problems: tuple[ProblemCode, ...] = ()
+    """The codes of its own, beside those that every route of its kind has."""
+    parameters: tuple[Parameter, ...] = ()
