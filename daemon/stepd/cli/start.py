@@ -10,7 +10,8 @@ from stepd.cli.options import AsJson, Key, Url, check_time, read_json, read_obje
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(epilog=ENDING_EXIT_CODES)(start)
+    codes = ENDING_EXIT_CODES.replace("the execution completed", "started; with --wait: completed")
+    app.command(epilog=codes)(start)
 
 
 def start(

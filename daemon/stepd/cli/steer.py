@@ -38,12 +38,18 @@ def cancel(
 
 
 def pause(id: ExecutionId, json: AsJson = False, url: Url = None, key: Key = None) -> None:
-    """Hand out no more steps of an execution; what is running goes on. Prints its status."""
+    """Hand out no more steps of an execution.
+
+    What is running goes on. Prints the execution's status.
+    """
     _ask(lambda client: client.pause(id), as_json=json, url=url, key=key)
 
 
 def resume(id: ExecutionId, json: AsJson = False, url: Url = None, key: Key = None) -> None:
-    """End a pause. Prints the execution's status."""
+    """End a pause.
+
+    Prints the execution's status.
+    """
     _ask(lambda client: client.resume(id), as_json=json, url=url, key=key)
 
 

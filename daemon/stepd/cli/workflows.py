@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def workflows(context: typer.Context, json: AsJson = False, url: Url = None, key: Key = None) -> None:
-    """List the registered workflows and their versions, or choose a version."""
+    """List workflows, or choose a version."""
     if context.invoked_subcommand is not None:
         return
     from stepd.cli.contact import daemon
