@@ -1,0 +1,125 @@
+"""Owns the running of bodies: async ones as tasks of the loop, plain ones on a few threads that are reused."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from stepd_worker.context import Context
+from stepd_worker.held import Held
+from stepd_worker.outcomes import Outcome, raised, returned
+from stepd_worker.spans import enter_trace
+from stepd_worker.workflow import Body
+
+Work = Callable[[], object]
+
+
+class Threads:
+    """Up to `most` threads, started as they are needed. They never hold up the end of the process."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._started = 0
+        self._idle = 0
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+
+    def submit(self, work: Work) -> None:
+        """Runs work on a free thread; waits for one where all are taken."""
+        with self._lock:
+            starts = self._idle <= self._queue.qsize() and self._started < self._most
+            self._started += starts
+        self._queue.put(work)
+        if starts:
+            threading.Thread(target=self._work, name=f"stepd-body-{self._started}", daemon=True).start()
+
+    def close(self) -> None:
+        """Lets threads end as they become free."""
+        for _ in range(self._started):
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            work = self._queue.get()
+            with self._lock:
+                self._idle -= 1
+            if work is None:
+                return
+            work()
+
+
+def start_body(body: Body, held: Held, arguments: tuple[Any, ...], threads: Threads) -> "asyncio.Future[Outcome]":
+    """Starts a body on the loop or on a thread. The future is its end; cancelling that leaves the body alone."""
+    loop = asyncio.get_running_loop()
+    context = Context(held, is_async=body.is_async)
+    done: asyncio.Future[Outcome] = loop.create_future()
+    if body.is_async:
+        task = loop.create_task(_run_async(body, held, context, arguments, done))
+        held.stop_body = partial(_stop_async, loop, task, context)
+    else:
+        held.stop_body = partial(_stop_plain, context)
+        run = partial(_run_plain, body, held, context, arguments, done, loop)
+        threads.submit(partial(contextvars.copy_context().run, run))
+    if held.cancellation.is_set():
+        held.stop_body()
+    return done
+
+
+async def _run_async(
+    body: Body, held: Held, context: Context, arguments: tuple[Any, ...], done: "asyncio.Future[Outcome]"
+) -> None:
+    try:
+        enter_trace(held.lease.traceparent)
+        outcome = returned(await body.function(context, *arguments), context.changed_state, held)
+    except GeneratorExit:  # the loop is closing: nobody waits for the outcome
+        raise
+    except BaseException as error:  # noqa: BLE001 — whatever a body raises is its outcome, sys.exit() too
+        outcome = raised(error, held)
+    _resolve(done, outcome)
+
+
+def _run_plain(
+    body: Body,
+    held: Held,
+    context: Context,
+    arguments: tuple[Any, ...],
+    done: "asyncio.Future[Outcome]",
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    try:
+        enter_trace(held.lease.traceparent)
+        outcome = returned(body.function(context, *arguments), context.changed_state, held)
+    except BaseException as error:  # noqa: BLE001 — whatever a body raises is its outcome, sys.exit() too
+        outcome = raised(error, held)
+    try:
+        loop.call_soon_threadsafe(_resolve, done, outcome)
+    except RuntimeError:  # the loop is closed: the worker went on without this thread
+        pass
+
+
+def _resolve(done: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+    if not done.done():
+        done.set_result(outcome)
+
+
+def _stop_async(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]", context: Context) -> None:
+    try:
+        loop.call_soon_threadsafe(_cancel, task, context)
+    except RuntimeError:  # the loop is closed, and its bodies with it
+        pass
+
+
+def _cancel(task: "asyncio.Task[None]", context: Context) -> None:
+    context.run_callbacks()
+    task.cancel()
+
+
+def _stop_plain(context: Context) -> None:
+    # Not on the thread that noticed: a callback that blocks there would hold up everybody's heartbeats.
+    if context.has_callbacks:
+        threading.Thread(target=context.run_callbacks, name="stepd-on-cancel", daemon=True).start()
