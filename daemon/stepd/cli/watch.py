@@ -21,8 +21,8 @@ def register(app: typer.Typer) -> None:
 def watch(id: ExecutionId, json: AsJson = False, url: Url = None, key: Key = None) -> None:
     """Show an execution as it goes.
 
-    It is shown until it has ended or needs reconciliation. On a terminal: a line for each step, drawn anew. Elsewhere: a line for each event. With --json: nothing but its view
-    at the end. Stopping the watch, by Ctrl-C, doesn't stop the execution.
+    It is shown until it has ended or needs reconciliation: on a terminal a line for each step, drawn anew; elsewhere a
+    line for each event; with --json nothing but its view at the end. Ctrl-C stops the watch, not the execution.
     """
     from stepd.cli.contact import daemon
 
