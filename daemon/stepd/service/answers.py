@@ -8,13 +8,12 @@ import msgspec
 
 from stepd.engine.commands import Conflict, Refused
 from stepd.service.base import Reply
+from stepd.service.decoding import shown
 from stepd_protocol.names import Scope
 from stepd_protocol.problems import ExecutionRef, FieldFault, Problem, Settled, make_problem
 from stepd_protocol.times import format_time
 
 _encode = msgspec.json.Encoder().encode
-
-ECHO_LENGTH_MAX = 100
 
 
 def reply(status: int, value: Any, *headers: tuple[str, str]) -> Reply:
@@ -22,24 +21,19 @@ def reply(status: int, value: Any, *headers: tuple[str, str]) -> Reply:
     return Reply(status, _encode(value), headers)
 
 
-def echoed(text: str) -> str:
-    """What a caller sent, short enough to be said back."""
-    return text if len(text) <= ECHO_LENGTH_MAX else f"{text[:ECHO_LENGTH_MAX]}…"
-
-
 def no_execution(execution_id: str) -> Problem:
     """404: there is no such execution for this caller."""
-    return make_problem("not_found", f"there is no execution {echoed(execution_id)} for this key")
+    return make_problem("not_found", f"there is no execution {shown(execution_id)} for this key")
 
 
 def no_lease(lease_id: str) -> Problem:
     """404: the lease never was, or is another principal's."""
-    return make_problem("not_found", f"there is no lease {echoed(lease_id)} for this key")
+    return make_problem("not_found", f"there is no lease {shown(lease_id)} for this key")
 
 
 def no_workflow(name: str, version: str | None) -> Problem:
     """404: the workflow, or this version of it, isn't registered."""
-    what = f"workflow {echoed(name)}" if version is None else f"version {echoed(version)} of workflow {echoed(name)}"
+    what = f"workflow {shown(name)}" if version is None else f"version {shown(version)} of workflow {shown(name)}"
     return make_problem("not_found", f"{what} is not registered; a worker registers it with PUT /v1/workflows/{{name}}")
 
 

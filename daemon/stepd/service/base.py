@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from stepd.service.readlog import ReadLog
 from stepd.store.base import Scope, Store
 from stepd_protocol.problems import Problem
 
@@ -63,3 +64,4 @@ class Daemon(msgspec.Struct):
     directory: Directory
     service_id: str
     service_name: str
+    reads: ReadLog = msgspec.field(default_factory=ReadLog)

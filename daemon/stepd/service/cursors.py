@@ -12,7 +12,7 @@ T = TypeVar("T")
 CURSOR_LENGTH_MAX = 20_000
 
 
-def encode_cursor(value: msgspec.Struct) -> str:
+def encode_cursor(value: msgspec.Struct | str) -> str:
     """The cursor that holds ``value``."""
     return urlsafe_b64encode(msgspec.json.encode(value)).rstrip(b"=").decode()
 

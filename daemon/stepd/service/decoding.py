@@ -17,6 +17,8 @@ from stepd_protocol.times import parse_time
 
 T = TypeVar("T")
 
+NAME_RULE = "a name: 1 to 128 letters, digits, . _ : - after a letter or digit"
+SHOWN_LENGTH_MAX = 60
 FAULTS_MAX = 100
 """Faults named in one problem; a body with more of them is of no more use to its sender."""
 
@@ -50,6 +52,11 @@ def summary(faults: list[FieldFault]) -> str:
     """The faults in one line, for the problem's ``detail``."""
     first = f"{faults[0].path or 'the body'}: {faults[0].message}"
     return first if len(faults) == 1 else f"{first} (and {len(faults) - 1} more)"
+
+
+def shown(text: str) -> str:
+    """What somebody sent, quoted and short enough to be said back."""
+    return ascii(text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}...")
 
 
 def pointer(path: str, member: str | int) -> str:
@@ -130,8 +137,7 @@ def _dict_faults(value: Any, shape: inspect.DictType, path: str) -> Iterator[Fie
     for name, item in value.items():
         place = pointer(path, name)
         yield from (
-            FieldFault(path=place, message=f"its name {fault.message}")
-            for fault in _faults(name, shape.key_type, place)
+            FieldFault(path=place, message=f"the key {fault.message}") for fault in _faults(name, shape.key_type, place)
         )
         yield from _faults(item, shape.value_type, place)
 
@@ -156,7 +162,7 @@ def _text_fault(value: Any, shape: inspect.StrType) -> str | None:
     if not isinstance(value, str):
         return "must be text"
     if shape.pattern == NAME_PATTERN + NEWLINE_GUARD:
-        return None if is_name(value) else "must be a name: 1 to 128 letters, digits, . _ : - after a letter or digit"
+        return None if is_name(value) else f"must be {NAME_RULE}, not {shown(value)}"
     if len(value) < (shape.min_length or 0):
         return "must not be empty"
     if shape.max_length is not None and len(value) > shape.max_length:
@@ -171,6 +177,8 @@ def _number_fault(
     low, high = shape.ge, shape.le
     if isinstance(value, kinds) and not isinstance(value, bool) and _is_within(value, shape):
         return None
+    if low is not None and low == high:
+        return f"must be {_plain(low)}"
     if low is not None and high is not None:
         return f"must be {what} from {_plain(low)} to {_plain(high)}"
     return f"must be {what}" if low is None else f"must be {what}, {_plain(low)} or more"

@@ -96,6 +96,7 @@ class Directory:
             held.life.unservable[held.work] = _now() + UNSERVABLE_SECONDS
 
     def _touch(self, life: Life) -> None:
+        life = self._lives.setdefault(life.key, life)
         life.seen_at = _now()
         life.dirty = True
         if self._flusher is None:

@@ -44,6 +44,14 @@ class Life(msgspec.Struct):
         """Until when it counts as live: now while a claim of it waits, else 90 s after its last call."""
         return now + WORKER_LIVE_SECONDS if self.parked else self.seen_at + WORKER_LIVE_SECONDS
 
+    def last_seen_ms(self, store_now: int, now: float) -> int:
+        """When it was last heard of, on the store's clock; a waiting claim is heard of now."""
+        return store_now if self.parked else min(store_now, store_now - int((now - self.seen_at) * 1000))
+
+    def is_seen_by(self, tenants: tuple[str, ...] | None) -> bool:
+        """Whether a caller of these tenants may know of it: where it works for none but them."""
+        return tenants is None or (self.tenants is not None and set(self.tenants) <= set(tenants))
+
     def serves_work(self, work: Work, now: float) -> bool:
         """Whether it would run such a step."""
         if self.tenants is not None and work.tenant not in self.tenants:
@@ -64,15 +72,14 @@ def names_version(entry: Serve, workflow: str, version: str) -> bool:
 
 
 def row_of(life: Life, store_now: int, now: float) -> WorkerRow:
-    """The life as the store keeps it; ``store_now`` is the store's clock (ms), ``now`` this process's monotonic one (s)."""
-    seen_at = store_now if life.parked else store_now - int((now - life.seen_at) * 1000)
+    """The life as the store keeps it; ``store_now``: the store's clock (ms), ``now``: this process's own (s)."""
     return WorkerRow(
         principal=life.key.principal,
         worker=life.key.worker,
         instance=life.key.instance,
         serves=msgspec.json.encode([_entry(entry) for entry in life.serves]),
         tenants=msgspec.json.encode(["*"] if life.tenants is None else life.tenants),
-        last_seen_at=seen_at,
+        last_seen_at=life.last_seen_ms(store_now, now),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
-from stepd.service.decoding import invalid_request, pointer
+from stepd.service.decoding import NAME_RULE, invalid_request, pointer, shown
 from stepd_protocol.names import is_name
 from stepd_protocol.problems import FieldFault, Problem
 from stepd_protocol.times import parse_time
@@ -42,6 +42,10 @@ class QueryReader:
         """The names of the parameters that were given."""
         return frozenset(self._values)
 
+    def texts(self, name: str) -> list[str]:
+        """The values of a parameter as they came, sorted."""
+        return sorted(self._values.get(name, ()))
+
     def all(self, name: str, read: Callable[[str], T]) -> list[T]:
         """Every readable value of a parameter, in order."""
         found = []
@@ -64,7 +68,7 @@ class QueryReader:
 def name(text: str) -> str:
     """A name."""
     if not is_name(text):
-        raise ValueError("must be a name: 1 to 128 letters, digits, . _ : - after a letter or digit")
+        raise ValueError(f"must be {NAME_RULE}, not {shown(text)}")
     return text
 
 

@@ -35,9 +35,14 @@ class Follower:
         self._changed.clear()
         return not self.ended
 
+    def note(self, seq: int, status: str) -> None:
+        """What a look at the execution showed; what was told meanwhile is newer."""
+        if seq >= self.seq:
+            self.seq, self.status = seq, status
+
     def tell(self, seq: int, status: str) -> None:
         """The execution has a new last event and this status."""
-        self.seq, self.status = seq, status
+        self.note(seq, status)
         self._changed.set()
 
     def end(self) -> None:

@@ -1,0 +1,240 @@
+"""Executions as callers see them: rows in, wire types out, and nothing in between that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol, cast
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from stepd.engine.definition import Compiled, CompiledStep
+from stepd.engine.model import ENDED, GOING, GRAPH_STATUS, NO_INDEX, Execution, Parked, Step, input_name, output_name
+from stepd.service.attempts import Moments, attempt_views, error_info
+from stepd.service.lives import Work
+from stepd.store.base import ExecutionRows
+from stepd_protocol.executions import (
+    AttemptView,
+    BlockedView,
+    ExecutionError,
+    ExecutionSummary,
+    ExecutionView,
+    StandingWrite,
+    StepView,
+    UsageTotal,
+)
+from stepd_protocol.fields import NULL
+from stepd_protocol.names import Direction, ExecutionStatus, StepStatus
+from stepd_protocol.times import format_time
+
+WRITES = frozenset({"idempotent_write", "non_idempotent_write"})
+SUCCEEDED_MARK = "s"
+QUEUED_MARK = "q"
+
+_labels = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Blocking(Protocol):
+    """Tells why a claimable step stands."""
+
+    def blocked(self, row: Step, now_ms: int) -> BlockedView | None:
+        """Of a step's row."""
+
+    def blocked_work(self, work: Work, since_ms: int, now_ms: int) -> BlockedView | None:
+        """Of a step known by what it is only, claimable since then at the earliest."""
+
+
+class _StoredError(msgspec.Struct):
+    """An execution's error as its row keeps it."""
+
+    class_: str = msgspec.field(name="class")
+    message: str
+    step: str | None = None
+    cause: Raw = NULL
+
+
+_error = msgspec.json.Decoder(_StoredError).decode
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a view is made from."""
+
+    rows: ExecutionRows
+    definition: Compiled
+    blocking: Blocking
+    now_ms: int
+    """The store's time."""
+    include: Collection[str] = ()
+    """``attempts``, ``payloads``, both or none."""
+    moments: Moments = Moments()
+
+
+def execution_view(shown: Shown) -> ExecutionView:
+    """The whole view of one execution."""
+    rows, definition = shown.rows, shown.definition
+    execution = rows.execution
+    by_ordinal = {row.ordinal: row for row in rows.steps if row.index == NO_INDEX}
+    steps = [_step_view(shown, compiled, by_ordinal.get(compiled.ordinal)) for compiled in definition.steps]
+    blocked = [step.blocked for step in steps if step.blocked is not None]
+    return ExecutionView(
+        **_common(execution, definition),
+        blocked=min(blocked, key=lambda view: str(view.since)) if blocked else None,
+        input=_payload(rows, "input"),
+        output=_payload(rows, "output"),
+        outcome=_payload(rows, "outcome"),
+        state=_payload(rows, "state"),
+        steps=steps,
+    )
+
+
+def execution_summary(execution: Execution, definition: Compiled, blocking: Blocking, now_ms: int) -> ExecutionSummary:
+    """The line of a list. Of a blocked step it knows only that it was queued after the execution began."""
+    return ExecutionSummary(
+        **_common(execution, definition), blocked=_blocked_from_graph(execution, definition, blocking, now_ms)
+    )
+
+
+def is_settled(status: str) -> bool:
+    """Whether nothing happens any more without an operator."""
+    return status in ENDED or status == "reconciliation_required"
+
+
+def is_blocked(execution: Execution, definition: Compiled, is_served: Callable[[Work], bool]) -> bool:
+    """Whether a claimable step of it is served by no live worker."""
+    return any(not is_served(work) for work in _claimable(execution, definition))
+
+
+def time_or_null(ms: int | None) -> str | None:
+    """A time that may be none."""
+    return None if ms is None else format_time(ms)
+
+
+def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
+    """The members that list and view share."""
+    return {
+        "id": execution.id,
+        "workflow": execution.workflow,
+        "version": execution.version,
+        "status": cast(ExecutionStatus, execution.status),
+        "direction": cast(Direction, execution.direction or "forward"),
+        "revision": execution.revision,
+        "error": _error_view(execution.error),
+        "correlation": execution.correlation,
+        "tenant": execution.tenant,
+        "labels": _labels(execution.labels),
+        "usage": _usage(execution),
+        "standing_writes": _standing_writes(execution, definition),
+        "signals_not_taken": 0,
+        "created_at": format_time(execution.created_at),
+        "started_at": time_or_null(execution.started_at),
+        "ended_at": time_or_null(execution.ended_at),
+    }
+
+
+def _error_view(raw: bytes | None) -> ExecutionError | None:
+    if raw is None:
+        return None
+    stored = _error(raw)
+    cause = bytes(stored.cause)
+    return ExecutionError(
+        class_=stored.class_,
+        message=stored.message,
+        step=stored.step,
+        cause=None if cause == b"null" else error_info(cause),
+    )
+
+
+def _usage(execution: Execution) -> UsageTotal:
+    """Tokens; while there are no prices, all of them are unpriced."""
+    counts = (
+        execution.input_tokens,
+        execution.cache_read_tokens,
+        execution.cache_write_tokens,
+        execution.output_tokens,
+        execution.reasoning_tokens,
+    )
+    input_, cache_read, cache_write, output, reasoning = counts
+    return UsageTotal(
+        input_tokens=input_,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        output_tokens=output,
+        reasoning_tokens=reasoning,
+        unpriced_tokens=sum(counts),
+    )
+
+
+def _standing_writes(execution: Execution, definition: Compiled) -> list[StandingWrite]:
+    return [
+        StandingWrite(step=compiled.id, index=None)
+        for compiled in definition.steps
+        if execution.graph[compiled.ordinal] == SUCCEEDED_MARK and compiled.effect in WRITES
+    ]
+
+
+def _claimable(execution: Execution, definition: Compiled) -> list[Work]:
+    """Steps that a claim could take now, as the graph has them: none while paused, nor while ending."""
+    if execution.status not in GOING:
+        return []
+    return [
+        Work(execution.workflow, execution.version, compiled.id, execution.tenant)
+        for compiled in definition.steps
+        if execution.graph[compiled.ordinal] == QUEUED_MARK
+    ]
+
+
+def _blocked_from_graph(
+    execution: Execution, definition: Compiled, blocking: Blocking, now_ms: int
+) -> BlockedView | None:
+    since = execution.started_at or execution.start_at or execution.created_at
+    views = [blocking.blocked_work(work, since, now_ms) for work in _claimable(execution, definition)]
+    return next((view for view in views if view is not None), None)
+
+
+def _step_view(shown: Shown, compiled: CompiledStep, row: Step | None) -> StepView:
+    rows, with_payloads = shown.rows, "payloads" in shown.include
+    attempts: list[AttemptView] | UnsetType = UNSET
+    if "attempts" in shown.include:
+        attempts = attempt_views(compiled, rows, shown.moments, payloads=with_payloads)
+    if row is None:
+        return _step_without_row(rows.execution, compiled, attempts)
+    input_ = input_name(row.ordinal, row.index) if row.own_input else "input"
+    return StepView(
+        id=compiled.id,
+        index=None,
+        status=cast(StepStatus, row.status),
+        attempt=row.last_attempt,
+        effect=compiled.effect,
+        next_attempt_at=time_or_null(row.due_at if row.status == "retry_wait" else None),
+        error=None if row.error is None else error_info(row.error),
+        blocked=shown.blocking.blocked(row, shown.now_ms),
+        held=row.parked == Parked.HELD,
+        caught=row.caught,
+        attempts=attempts,
+        input=_payload(rows, input_) if with_payloads else UNSET,
+        output=_payload(rows, output_name(row.ordinal, row.index)) if with_payloads else UNSET,
+    )
+
+
+def _step_without_row(
+    execution: Execution, compiled: CompiledStep, attempts: list[AttemptView] | UnsetType
+) -> StepView:
+    """A step that was not evaluated yet, or never will be."""
+    status = GRAPH_STATUS[execution.graph[compiled.ordinal]]
+    return StepView(
+        id=compiled.id,
+        index=None,
+        status=cast(StepStatus, status),
+        attempt=0,
+        effect=compiled.effect,
+        next_attempt_at=None,
+        error=None,
+        blocked=None,
+        held=status == "pending" and execution.direction is not None and execution.status not in ENDED,
+        attempts=attempts,
+    )
+
+
+def _payload(rows: ExecutionRows, name: str) -> Raw:
+    raw = rows.payloads.get(name)
+    return NULL if raw is None else Raw(raw)
