@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,22 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import URL, Connection, create_engine, event
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 LOCATION = "stepd_migrations:"
 
 
+class UnknownVersion(Exception):
+    """The database, or the caller, names a version that is not among the scripts."""
+
+
 def upgrade_sqlite(file: Path, to: str = "head", *, location: str = LOCATION) -> None:
     """Brings the SQLite file up to a version; makes the file where there is none. A failure leaves it as it was.
 
-    Raises sqlalchemy.exc.DBAPIError where the file can't be used, alembic.util.CommandError where the version it has
-    is unknown here.
+    Raises sqlite3.Error where the file can't be used, UnknownVersion where the version it has is not one of these.
     """
     _on_sqlite(file, location, lambda config: command.upgrade(config, to))
 
@@ -43,6 +49,12 @@ def _on_sqlite(file: Path, location: str, act: Callable[[Config], None]) -> None
             config = _config(location)
             config.attributes["connection"] = connection
             act(config)
+    except CommandError as error:
+        raise UnknownVersion(str(error)) from error
+    except DBAPIError as error:
+        if isinstance(error.orig, sqlite3.Error):
+            raise error.orig from error
+        raise
     finally:
         engine.dispose()
 

@@ -100,7 +100,7 @@ def _executions() -> None:
     index("executions_exclusive", "executions", "exclusive_key", where="exclusive_key is not null", unique=True)
     index("executions_due", "executions", "due_at", where="due_at is not null")
     index("executions_remove", "executions", "remove_at", where="remove_at is not null")
-    index("executions_open", "executions", "workflow, version, id", where="ended_at is null")
+    index("executions_open", "executions", "id, workflow, version", where="ended_at is null")
     index("executions_created", "executions", "created_at, id")
     index("executions_status", "executions", "status, created_at, id")
     index("executions_workflow", "executions", "workflow, created_at, id")

@@ -1,0 +1,79 @@
+"""Who gets which step: waiting claims as desks that take what fits them, the same for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from stepd.engine.commands import Granted
+from stepd.engine.model import Step
+from stepd.store.base import Dealt, Request
+
+Order: TypeAlias = tuple[int, int, int, str, int, int]
+
+
+def order_of(row: Step) -> Order:
+    """Sorts queued steps: priority (high first), since when they are due, creation, execution, ordinal, index."""
+    return -row.priority, row.due_at or 0, row.execution_created_at, row.execution_id, row.ordinal, row.index
+
+
+class Desk:
+    """One waiting claim and what it has been given so far."""
+
+    __slots__ = ("dealt", "new", "request", "room", "weight")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.dealt = Dealt([])
+        self.room = request.max
+        self.weight = 0
+        self.new = False
+        """This transaction has seen that its claim id was never dealt leases."""
+
+    def fits(self, row: Step, now: int) -> bool:
+        """Whether the claim has room for this step, serves it, may see it, and hasn't just called it unservable."""
+        tenants = self.request.tenants
+        return (
+            self.room > 0
+            and (tenants is None or row.tenant in tenants)
+            and any(
+                serve.workflow == row.workflow
+                and (serve.version is None or serve.version == row.version)
+                and (serve.steps is None or row.step in serve.steps)
+                for serve in self.request.serves
+            )
+            and not (row.shunned is not None and self._shunned(row.shunned, now))
+        )
+
+    def take(self, granted: Granted) -> bool:
+        """Takes a lease. False, and no room from then on, where the answer would grow too heavy; one always fits."""
+        weight = sum(len(body) for body in granted.payloads.values() if body is not None)
+        if self.dealt.leases and self.weight + weight > self.request.answer_bytes:
+            self.room = 0
+            return False
+        self.dealt.leases.append(granted)
+        self.weight += weight
+        self.room -= 1
+        return True
+
+    def _shunned(self, shunned: bytes, now: int) -> bool:
+        entries: list[tuple[str, str, int]] = msgspec.json.decode(shunned)
+        me = (self.request.principal, self.request.instance)
+        return any((principal, instance) == me and until > now for principal, instance, until in entries)
+
+
+def steps_wanted(desks: Iterable[Desk], workflow: str, version: str | None) -> frozenset[str] | None:
+    """The steps of a version that any of the desks with room serves; None for all of them."""
+    wanted: set[str] = set()
+    for desk in desks:
+        if desk.room <= 0:
+            continue
+        for serve in desk.request.serves:
+            if serve.workflow != workflow or (serve.version not in (None, version)):
+                continue
+            if serve.steps is None:
+                return None
+            wanted |= serve.steps
+    return frozenset(wanted)

@@ -1,0 +1,258 @@
+"""The one writer: runs what waits to be written in batches, each batch in one transaction with one commit.
+
+Everything here runs on the event loop's thread. Work is taken up by ``call_soon``, so that whatever became ready in the
+same pass of the loop shares a commit. A unit that fails without having written anything fails alone. One that fails
+after it wrote takes the transaction with it: it is answered its error, and its neighbours are run again, each in a
+transaction of its own. That costs nothing while all goes well, where a savepoint a unit would cost more than the unit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+from stepd.clock import Clock
+from stepd.store.base import StoreUnavailable, Tell
+from stepd.store.sqlite.connections import OPEN_WAIT_SECONDS, connect_writer
+from stepd.store.sqlite.errors import Broken, Locked, translated, unavailable
+from stepd.store.sqlite.transaction import Transaction
+
+R = TypeVar("R")
+
+BATCH_UNITS: Final = 256
+BATCH_SECONDS: Final = 0.005
+"""After this time no further unit is begun: the loop has other work."""
+LOCKED_SECONDS: Final = 2.0
+"""How long a unit waits for another process's lock before its caller is told that the store is unavailable."""
+LOCKED_PAUSE_SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
+
+
+class _Unit:
+    """Something to be run inside a transaction, and the caller that waits for it."""
+
+    __slots__ = ("act", "alone", "answer", "error", "future", "since")
+
+    def __init__(self, act: Callable[[Transaction], Any], future: asyncio.Future[Any], since: float) -> None:
+        self.act = act
+        self.future = future
+        self.since = since
+        self.alone = False
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Tells the caller, unless it has gone away."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)
+
+
+class Commits:
+    """The queue of units and the connection that writes them. Make it on the loop that will use it."""
+
+    def __init__(self, file: Path, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._connection: sqlite3.Connection | None = connect_writer(file, OPEN_WAIT_SECONDS)
+        self._waiting: deque[_Unit] = deque()
+        self._scheduled: asyncio.Handle | None = None
+        self._pauses = 0
+        self._stopping = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.tell: Callable[[Tell], None] = lambda _tell: None
+        """Hears of each commit."""
+        self.committed: Callable[[int], None] = lambda _changes: None
+        """Hears after each commit how many rows the connection has changed in all."""
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection that writes; between batches also for short reads on the loop. Raises StoreUnavailable."""
+        if self._connection is None:
+            with translated():
+                self._connection = connect_writer(self._file)
+        return self._connection
+
+    def look(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        """Runs a short read on the loop; it sees what is committed. Raises StoreUnavailable."""
+        try:
+            return read(self.connection)
+        except sqlite3.Error as error:
+            told = self._translate(error)
+            if told is None:
+                raise
+            raise told from error
+
+    async def run(self, act: Callable[[Transaction], R]) -> R:
+        """Runs ``act`` inside a transaction and answers after its commit. It may run more than once; then only the last
+        run counts. Raises what ``act`` raises (nothing was done), and StoreUnavailable (nothing was done).
+        """
+        if self._stopping:
+            raise StoreUnavailable("The daemon is stopping.")
+        unit = _Unit(act, self._loop.create_future(), self._loop.time())
+        self._waiting.append(unit)
+        self._idle.clear()
+        self._schedule()
+        answer: R = await unit.future
+        return answer
+
+    async def drain(self) -> None:
+        """Takes nothing more, and waits for what waits."""
+        self._stopping = True
+        await self._idle.wait()
+
+    # -- the batch ----------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self._run_batch)
+
+    def _run_batch(self) -> None:
+        self._scheduled = None
+        batch = self._take()
+        try:
+            settled, told = self._transact(batch)
+        except Locked as error:
+            settled, told = self._wait_for_lock(batch, error), None
+        except StoreUnavailable as error:
+            settled, told = _failed(batch, error), None
+        except BaseException as error:
+            _settle(_failed(batch, error))
+            raise
+        finally:
+            self._go_on()
+        _settle(settled)
+        if told is not None:
+            self.tell(told)
+
+    def _take(self) -> list[_Unit]:
+        """The next units that share a transaction: as many as wait, up to the bound, or one that must stand alone."""
+        batch: list[_Unit] = []
+        while self._waiting and len(batch) < BATCH_UNITS:
+            if self._waiting[0].alone and batch:
+                break
+            batch.append(self._waiting.popleft())
+            if batch[-1].alone:
+                break
+        return batch
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._schedule()
+        else:
+            self._idle.set()
+
+    def _transact(self, batch: list[_Unit]) -> tuple[list[_Unit], Tell | None]:
+        """Runs the batch and commits it: the units to be settled, and what to tell. Raises StoreUnavailable."""
+        connection = self.connection
+        try:
+            connection.execute("begin immediate")
+            self._pauses = 0
+            told, spoiled = self._perform(connection, batch)
+            if spoiled is None:
+                self._commit(connection)
+        except BaseException as error:
+            self._roll_back(connection)
+            unavailable_now = self._translate(error)
+            if unavailable_now is None:
+                raise
+            raise unavailable_now from error
+        if spoiled is not None:
+            self._roll_back(connection)
+            return self._set_apart(batch, spoiled), None
+        self.committed(connection.total_changes)
+        return batch, told
+
+    def _perform(self, connection: sqlite3.Connection, batch: list[_Unit]) -> tuple[Tell, _Unit | None]:
+        """Runs the units; those that find no time are put back. Answers also the one that spoiled the transaction."""
+        told = Tell(False, {}, None)
+        deadline = perf_counter() + BATCH_SECONDS
+        for number, unit in enumerate(batch):
+            if unit.future.done():
+                continue
+            transaction = Transaction(connection, self._clock)
+            unit.error = None
+            before = connection.total_changes
+            try:
+                unit.answer = unit.act(transaction)
+            except Exception as error:
+                if unavailable(error) is not None:
+                    raise
+                unit.error = error
+                if connection.total_changes != before or not connection.in_transaction:
+                    return told, unit
+            else:
+                transaction.add_to(told)
+            if perf_counter() > deadline and number + 1 < len(batch):
+                self._waiting.extendleft(reversed(batch[number + 1 :]))
+                del batch[number + 1 :]
+        return told, None
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        """Makes the transaction durable. The one place to change, should slow disks want this on a thread."""
+        connection.execute("commit")
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        """Undoes the transaction; SQLite may have done so itself already."""
+        if not connection.in_transaction:
+            return
+        try:
+            connection.execute("rollback")
+        except sqlite3.Error:
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        """Closes the connection, which undoes what is not committed; the next one to need it opens it anew."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+
+    # -- what went wrong ----------------------------------------------------------------------------------------
+
+    def _translate(self, error: BaseException) -> StoreUnavailable | None:
+        """What the error tells callers, if anything; a connection that can't be trusted any more is closed."""
+        told = unavailable(error)
+        if isinstance(told, Broken):
+            self.disconnect()
+        return told
+
+    def _set_apart(self, batch: list[_Unit], spoiled: _Unit) -> list[_Unit]:
+        """Puts the neighbours of a unit that spoiled its transaction back in front, each to have one of its own."""
+        neighbours = [unit for unit in batch if unit is not spoiled]
+        for unit in neighbours:
+            unit.alone = True
+        self._waiting.extendleft(reversed(neighbours))
+        return [spoiled]
+
+    def _wait_for_lock(self, batch: list[_Unit], error: Locked) -> list[_Unit]:
+        """Puts the batch back to be tried again after a pause; answers the units that have waited long enough."""
+        now = self._loop.time()
+        given_up = [unit for unit in batch if now - unit.since >= LOCKED_SECONDS]
+        self._waiting.extendleft(reversed([unit for unit in batch if now - unit.since < LOCKED_SECONDS]))
+        if self._waiting:
+            pause = LOCKED_PAUSE_SECONDS[min(self._pauses, len(LOCKED_PAUSE_SECONDS) - 1)]
+            self._pauses += 1
+            self._scheduled = self._loop.call_later(pause, self._run_batch)
+        return _failed(given_up, error)
+
+
+def _failed(units: list[_Unit], error: BaseException) -> list[_Unit]:
+    """Gives each unit the error; a copy of its own where it is one for callers, who each add their traceback to it."""
+    for unit in units:
+        own = StoreUnavailable(str(error), error.retry_seconds) if isinstance(error, StoreUnavailable) else error
+        unit.error = own
+    return units
+
+
+def _settle(units: Iterable[_Unit]) -> None:
+    for unit in units:
+        unit.settle()

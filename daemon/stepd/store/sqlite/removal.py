@@ -1,0 +1,103 @@
+"""Removes what has served its time, in slices that hold nobody up.
+
+An ended execution goes from sight at once, with its row and labels; what is left of it is removed slice by slice, also
+after a crash, because its id stands in ``leavings`` until then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from stepd.store.sqlite.rows import EXECUTIONS
+from stepd.store.sqlite.transaction import Transaction
+from stepd_protocol.limits import IDEMPOTENCY_KEPT_SECONDS
+
+CLAIMS_KEPT_MS: Final = 600_000
+CALLS_KEPT_MS: Final = IDEMPOTENCY_KEPT_SECONDS * 1_000
+LIVES_KEPT_MS: Final = 86_400_000
+
+EXECUTIONS_AT_ONCE: Final = 50
+ROWS_AT_ONCE: Final = 500
+PAYLOADS_AT_ONCE: Final = 50
+"""One may have as many pages as a thousand rows."""
+
+ENDED: Final = (
+    f"{EXECUTIONS.select} where remove_at is not null and remove_at <= ? and ended_at is not null "
+    "order by remove_at limit ?"
+)
+REMOVE: Final = "delete from executions where id = ?"
+REMOVE_LABEL: Final = "delete from labels where key = ? and value = ? and created_at = ? and execution_id = ?"
+LEAVE: Final = "insert into leavings (execution_id) values (?)"
+LEAVINGS: Final = "select execution_id from leavings order by execution_id limit 1"
+LEFT: Final = "delete from leavings where execution_id = ?"
+
+
+def _slice(table: str, key: str) -> str:
+    return f"delete from {table} where ({key}) in (select {key} from {table} where execution_id = ? limit ?)"
+
+
+BELONGINGS: Final = (
+    (_slice("payloads", "execution_id, name"), PAYLOADS_AT_ONCE),
+    (_slice("spans", "execution_id, attempt_id, span_id"), ROWS_AT_ONCE),
+    (_slice("events", "execution_id, seq"), ROWS_AT_ONCE),
+    (_slice("attempts", "id"), ROWS_AT_ONCE),
+    (_slice("steps", "execution_id, ordinal, idx"), ROWS_AT_ONCE),
+)
+
+FORGET_CLAIMS: Final = """
+    delete from claims where (principal, claim_id) in (
+        select principal, claim_id from claims where dealt_at < ? and not exists (
+            select 1 from json_each(claims.leases) as lease join attempts on attempts.id = lease.value
+            where attempts.next_at is not null)
+        limit ?)"""
+FORGET_CALLS: Final = (
+    "delete from idempotency where (principal, target, key) in "
+    "(select principal, target, key from idempotency where created_at < ? limit ?)"
+)
+FORGET_LIVES: Final = (
+    "delete from workers where (principal, worker, instance) in "
+    "(select principal, worker, instance from workers where last_seen_at < ? limit ?)"
+)
+FORGET: Final = ((FORGET_CLAIMS, CLAIMS_KEPT_MS), (FORGET_CALLS, CALLS_KEPT_MS), (FORGET_LIVES, LIVES_KEPT_MS))
+
+
+def remove_ended(transaction: Transaction, limit: int) -> int:
+    """Takes ended executions past their time out of sight, at most ``EXECUTIONS_AT_ONCE``; answers how many."""
+    connection = transaction.connection
+    found = connection.execute(ENDED, (transaction.now(), min(limit, EXECUTIONS_AT_ONCE))).fetchall()
+    for values in found:
+        row = EXECUTIONS.read(values)
+        labels = msgspec.json.decode(row.labels, type=dict[str, str])
+        connection.executemany(REMOVE_LABEL, [(*label, row.created_at, row.id) for label in labels.items()])
+        connection.execute(REMOVE, (row.id,))
+        connection.execute(LEAVE, (row.id,))
+    return len(found)
+
+
+def clear_leavings(transaction: Transaction) -> bool:
+    """Removes one slice of what removed executions left behind; False where nothing is left."""
+    connection = transaction.connection
+    removed = 0
+    while removed < ROWS_AT_ONCE:
+        values = connection.execute(LEAVINGS).fetchone()
+        if values is None:
+            return False
+        for statement, at_once in BELONGINGS:
+            count = connection.execute(statement, (values[0], at_once)).rowcount
+            removed += count
+            if count == at_once or removed >= ROWS_AT_ONCE:
+                return True
+        connection.execute(LEFT, values)
+        removed += 1
+    return True
+
+
+def forget(transaction: Transaction, limit: int) -> int:
+    """Removes claims, remembered calls and workers' lives past their time, ``limit`` of each at most."""
+    now = transaction.now()
+    return sum(
+        transaction.connection.execute(statement, (now - kept_ms, min(limit, ROWS_AT_ONCE))).rowcount
+        for statement, kept_ms in FORGET
+    )

@@ -1,0 +1,89 @@
+"""The tables as SQL made from the row types: how rows are read, inserted, and updated by what changed in them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import astuple
+
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.store.base import KeyRow, VersionRow, WorkerRow
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+COLUMN_OF: Final = {"index": "idx"}
+"""Fields whose names are words of SQL."""
+
+
+class Table(Generic[Row]):
+    """One table: its columns are the fields of its row type, in their order."""
+
+    def __init__(self, name: str, row: type[Row], key: tuple[str, ...]) -> None:
+        self.name = name
+        self.row = row
+        self.fields = row.__struct_fields__
+        self.columns = tuple(COLUMN_OF.get(field, field) for field in self.fields)
+        self.listed = ", ".join(self.columns)
+        self.select = f"select {self.listed} from {name}"
+        self.insert = f"insert into {name} ({self.listed}) values ({', '.join('?' * len(self.columns))})"
+        self.upsert = self.insert + self._on_conflict(key)
+        self._key = " and ".join(f"{column} = ?" for column in key)
+        self._key_at = tuple(self.columns.index(column) for column in key)
+        self._flags = tuple(field.name for field in msgspec.structs.fields(row) if field.type is bool)
+        self._updates: dict[tuple[int, ...], str] = {}
+
+    def read(self, values: tuple[Any, ...]) -> Row:
+        """The row with these values, in the order of ``columns``; SQLite has no truth values of its own."""
+        row = self.row(*values)
+        for flag in self._flags:
+            setattr(row, flag, getattr(row, flag) == 1)
+        return row
+
+    def update(self, before: Row, after: Row) -> tuple[str, list[Any]] | None:
+        """A statement that writes what changed between the two, with its parameters; None where nothing did.
+
+        Columns that did not change are left out, because SQLite would renew every index over a column that is set.
+        """
+        old, new = astuple(before), astuple(after)
+        changed = tuple([at for at, value in enumerate(new) if value is not old[at] and value != old[at]])
+        if not changed:
+            return None
+        statement = self._updates.get(changed)
+        if statement is None:
+            settings = ", ".join(f"{self.columns[at]} = ?" for at in changed)
+            statement = self._updates[changed] = f"update {self.name} set {settings} where {self._key}"
+        return statement, [new[at] for at in (*changed, *self._key_at)]
+
+    def of(self, alias: str) -> str:
+        """The columns under an alias of the table, for a select with a join."""
+        return ", ".join(f"{alias}.{column}" for column in self.columns)
+
+    def _on_conflict(self, key: tuple[str, ...]) -> str:
+        settings = ", ".join(f"{column} = excluded.{column}" for column in self.columns if column not in key)
+        return f" on conflict ({', '.join(key)}) do update set {settings}"
+
+
+EXECUTIONS: Final = Table("executions", Execution, ("id",))
+STEPS: Final = Table("steps", Step, ("execution_id", "ordinal", "idx"))
+ATTEMPTS: Final = Table("attempts", Attempt, ("id",))
+EVENTS: Final = Table("events", Event, ("seq",))
+"""Beside the fields, its rows have the execution's id in front."""
+AUDIT: Final = Table("audit", Audit, ("id",))
+IDEMPOTENCY: Final = Table("idempotency", Idempotency, ("principal", "target", "key"))
+VERSIONS: Final = Table("versions", VersionRow, ("workflow", "version"))
+WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance"))
+KEYS: Final = Table("keys", KeyRow, ("id",))
+
+INSERT_EVENT: Final = (
+    f"insert into events (execution_id, {EVENTS.listed}) values (?, {', '.join('?' * len(EVENTS.columns))})"
+)
+UPSERT_PAYLOAD: Final = (
+    "insert into payloads (execution_id, name, body) values (?, ?, ?) "
+    "on conflict (execution_id, name) do update set body = excluded.body"
+)
+UPSERT_SPAN: Final = (
+    "insert into spans (execution_id, attempt_id, span_id, body) values (?, ?, ?, ?) "
+    "on conflict (execution_id, attempt_id, span_id) do update set body = excluded.body"
+)
+INSERT_LABEL: Final = "insert into labels (key, value, created_at, execution_id) values (?, ?, ?, ?)"

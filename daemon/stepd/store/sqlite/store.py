@@ -1,0 +1,228 @@
+"""The store on one SQLite file: its parts put together behind the contract of a store."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stepd.clock import Clock, SystemClock
+from stepd.engine.definition import Compiled
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
+from stepd.engine.work import Settings
+from stepd.store.base import (
+    Due,
+    ExecutionFilter,
+    ExecutionRows,
+    KeyRow,
+    Operation,
+    QueueLine,
+    Scope,
+    ServiceRow,
+    StoreRefused,
+    StoreUnavailable,
+    Tell,
+    VersionRow,
+    WorkerRow,
+    WorkflowRow,
+)
+from stepd.store.sqlite import definitions, lists, records, removal, upkeep, views
+from stepd.store.sqlite.checkpoints import Checkpoints
+from stepd.store.sqlite.commits import Commits
+from stepd.store.sqlite.decisions import Decisions
+from stepd.store.sqlite.errors import unavailable
+from stepd.store.sqlite.hold import Hold
+from stepd.store.sqlite.operations import Operations
+from stepd.store.sqlite.readers import Readers
+from stepd.store.sqlite.schema import bring_up
+
+
+class SqliteStore:
+    """A store on one file, for one daemon. What its methods promise is said once, in ``stepd.store.base.Store``.
+
+    What writes, and short reads by key, run on the event loop; reads that may take long run on threads.
+    """
+
+    def __init__(self, file: Path, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._file = file.resolve()
+        self._clock = clock or SystemClock()
+        self._hold = Hold(self._file)
+        self._definitions = definitions.Definitions()
+        self._operations = Operations(Decisions(settings, self._definitions))
+        self._listener: Callable[[Tell], None] | None = None
+        self._commits: Commits | None = None
+        self._readers: Readers | None = None
+        self._checkpoints: Checkpoints | None = None
+
+    async def open(self) -> None:
+        self._hold.take()
+        try:
+            await asyncio.to_thread(bring_up, self._file)
+            self._commits = Commits(self._file, self._clock)
+        except BaseException as error:
+            self._hold.release()
+            if isinstance(error, sqlite3.Error):
+                message = f"The database {self._file} can't be opened: {unavailable(error) or error}"
+                raise StoreRefused(message) from error
+            raise
+        self._readers = Readers(self._file)
+        self._checkpoints = Checkpoints(self._file, self._commits.look)
+        self._commits.committed = self._checkpoints.committed
+        if self._listener is not None:
+            self._commits.tell = self._listener
+
+    async def close(self) -> None:
+        if self._readers is not None:
+            await self._readers.close()
+        if self._commits is not None:
+            await self._commits.drain()
+        if self._checkpoints is not None:
+            await self._checkpoints.close()
+        if self._commits is not None:
+            self._commits.disconnect()
+        self._hold.release()
+
+    def on_commit(self, tell: Callable[[Tell], None]) -> None:
+        self._listener = tell
+        if self._commits is not None:
+            self._commits.tell = tell
+
+    async def submit(self, *operations: Operation) -> list[Any]:
+        return await self._writer.run(lambda transaction: self._operations.run(transaction, operations))
+
+    async def now(self) -> int:
+        return self._clock.now()
+
+    # -- workflows ----------------------------------------------------------------------------------------------
+
+    async def register(self, compiled: Compiled, audit: Audit | None) -> tuple[VersionRow, bool, str]:
+        answer = await self._writer.run(lambda transaction: definitions.register(transaction, compiled, audit))
+        if answer[0].digest == compiled.digest:
+            self._definitions.keep(compiled)
+        return answer
+
+    async def make_current(self, workflow: str, version: str, audit: Audit) -> bool:
+        return await self._writer.run(
+            lambda transaction: definitions.make_current(transaction, workflow, version, audit)
+        )
+
+    async def workflows(self, name: str | None, scope: Scope) -> list[WorkflowRow]:
+        return await self._reader.run(lambda connection: definitions.workflows(connection, name, scope))
+
+    async def definition(self, workflow: str, version: str) -> Compiled | None:
+        return self._writer.look(lambda connection: self._definitions.get(connection, workflow, version))
+
+    # -- executions ---------------------------------------------------------------------------------------------
+
+    async def execution(
+        self, execution_id: str, scope: Scope, *, attempts: bool = False, payloads: bool = False
+    ) -> ExecutionRows | None:
+        if not attempts and not payloads:
+            try:
+                return self._writer.look(lambda connection: views.small_view(connection, execution_id, scope))
+            except views.TooLarge:
+                pass
+        return await self._reader.run(
+            lambda connection: views.view(connection, execution_id, scope, attempts, payloads)
+        )
+
+    async def standing(self, execution_id: str, scope: Scope) -> Execution | None:
+        return self._writer.look(lambda connection: views.standing(connection, execution_id, scope))
+
+    async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
+        return await self._reader.run(lambda connection: lists.executions(connection, filter_, scope, limit))
+
+    async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
+        if limit <= views.SMALL_EVENTS:
+            return self._writer.look(lambda connection: views.events(connection, execution_id, after, limit))
+        return await self._reader.run(lambda connection: views.events(connection, execution_id, after, limit))
+
+    async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
+        return await self._reader.run(lambda connection: views.spans(connection, execution_id))
+
+    async def queue(self, scope: Scope) -> list[QueueLine]:
+        return await self._reader.run(lambda connection: lists.queue(connection, scope))
+
+    async def queued_executions(self, lines: Sequence[tuple[str, str, str, str | None]], limit: int) -> list[str]:
+        return await self._reader.run(lambda connection: lists.queued_executions(connection, lines, limit))
+
+    async def counts(self) -> dict[str, int]:
+        return await self._reader.run(lists.counts)
+
+    async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
+        return self._writer.look(lambda connection: records.remembered(connection, principal, target, key))
+
+    # -- workers, keys, the service -----------------------------------------------------------------------------
+
+    async def seen(self, rows: Sequence[WorkerRow]) -> None:
+        await self._writer.run(lambda transaction: records.seen(transaction, rows))
+
+    async def workers(self, since: int) -> list[WorkerRow]:
+        return await self._reader.run(lambda connection: records.workers(connection, since))
+
+    async def held_leases(self) -> dict[tuple[str, str, str], int]:
+        return await self._reader.run(records.held_leases)
+
+    async def keys(self) -> list[KeyRow]:
+        return self._writer.look(records.keys)
+
+    async def add_key(self, row: KeyRow, audit: Audit | None) -> None:
+        await self._writer.run(lambda transaction: records.add_key(transaction, row, audit))
+
+    async def revoke_key(self, key_id: str, audit: Audit) -> bool:
+        return await self._writer.run(lambda transaction: records.revoke_key(transaction, key_id, audit))
+
+    async def service(self) -> ServiceRow:
+        return await self._writer.run(records.service)
+
+    async def share_settings(self, settings: bytes) -> bytes:
+        return await self._writer.run(lambda transaction: records.share_settings(transaction, settings))
+
+    async def audit(self, rows: Sequence[Audit]) -> None:
+        await self._writer.run(lambda transaction: records.audit(transaction, rows))
+
+    # -- loops --------------------------------------------------------------------------------------------------
+
+    async def pulse(self) -> bool:
+        return await self._writer.run(upkeep.pulse)
+
+    async def due(self, limit: int) -> list[Due]:
+        return self._writer.look(lambda connection: upkeep.due(connection, self._clock.now(), limit))
+
+    async def next_due(self) -> int | None:
+        return self._writer.look(upkeep.next_due)
+
+    async def open_executions(self, after: str, limit: int) -> list[str]:
+        return self._writer.look(lambda connection: upkeep.open_executions(connection, after, limit))
+
+    async def remove_ended(self, limit: int) -> int:
+        removed = 0
+        while removed <= limit:
+            while await self._writer.run(removal.clear_leavings):
+                pass
+            count = await self._writer.run(partial(removal.remove_ended, limit=limit - removed))
+            if count == 0:
+                break
+            removed += count
+        return removed
+
+    async def forget(self, limit: int) -> int:
+        return await self._writer.run(lambda transaction: removal.forget(transaction, limit))
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    @property
+    def _writer(self) -> Commits:
+        if self._commits is None:
+            raise StoreUnavailable("The store is not open.")
+        return self._commits
+
+    @property
+    def _reader(self) -> Readers:
+        if self._readers is None:
+            raise StoreUnavailable("The store is not open.")
+        return self._readers
