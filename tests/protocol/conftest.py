@@ -77,7 +77,7 @@ def quiet(flow: MakeFlow) -> "Future[tuple[float, str]]":
         with Stream(run.http, f"{run.path}/events", seconds=30) as stream:
             last = time.monotonic()
             for message in stream:
-                if message.comment and time.monotonic() - last > 1:
+                if message.comment is not None and time.monotonic() - last > 1:
                     return time.monotonic() - last, message.comment
                 last = time.monotonic()
         raise AssertionError("the stream ended")

@@ -79,7 +79,7 @@ def test_after_is_where_one_stopped(http: Http, ended: Run) -> None:
     assert (last["items"], last["next"]) == ([], None)
 
 
-@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=x", "after=", "limit=100000000"])
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=x", "after="])
 def test_a_query_that_is_none_is_refused(http: Http, ended: Run, query: str) -> None:
     http.get(f"{ended.path}/events?{query}").expect_problem(422, "invalid_request")
 

@@ -35,7 +35,7 @@ def test_a_view_has_all_of_its_fields(flow: MakeFlow) -> None:
     view = run.view()
     assert view.keys() >= FIELDS
     assert all(step.keys() >= STEP_FIELDS for step in view["steps"])
-    expected = {
+    expected: dict[str, Json] = {
         "id": run.id,
         "workflow": work.name,
         "version": "1",
