@@ -7,7 +7,7 @@ from typing import Protocol
 
 from stepd.http.answering import Writer
 from stepd.http.asgi import ClientGone, Receive, Scope, Send
-from stepd.http.body import Bounds, decode_body, discard_body, may_have_body
+from stepd.http.body import Bounds, check_body, discard_body, may_have_body, read_body
 from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.door import Door, lacks_scope
@@ -110,8 +110,11 @@ class App:
             if may_have_body(scope):
                 request.body_read = await discard_body(receive, self._phase)
             return b""
-        body = await decode_body(scope["headers"], receive, self._phase, self._bounds, required=route.body_required)
+        body = await read_body(scope["headers"], receive, self._phase, self._bounds)
         request.body_read = True
+        if not body and not route.body_required:
+            return b"{}"
+        check_body(scope["headers"], body)
         return body
 
     async def _deliver(self, answer: "Answer | Stream", request: "_Request", writer: Writer) -> None:
@@ -131,7 +134,8 @@ class App:
     async def _refuse(self, refusal: Refusal, request: "_Request", writer: Writer) -> None:
         if writer.status:
             return
-        if not request.body_read and may_have_body(request.scope):
+        too_slow = refusal.problem.code == "request_timeout"
+        if not request.body_read and not too_slow and may_have_body(request.scope):
             request.body_read = await discard_body(request.receive, self._phase)
         writer.closing = self._closes(request)
         await writer.problem(refusal.problem, *refusal.headers)

@@ -23,23 +23,28 @@ class Bounds(NamedTuple):
     """A body that has not arrived by then is given up."""
 
 
-async def decode_body(headers: Headers, receive: Receive, phase: Phase, bounds: Bounds, *, required: bool) -> bytes:
-    """The body as checked JSON; `{}` where there is none and none is required.
+async def read_body(headers: Headers, receive: Receive, phase: Phase, bounds: Bounds) -> bytes:
+    """The whole body. Raises Refusal (408, 413, 503) and ClientGone."""
+    declared = _declared_size(headers)
+    if declared > bounds.size:
+        raise _too_large(bounds.size, declared)
+    try:
+        async with phase.deadline(bounds.arrival_seconds):
+            return await _collect(receive, bounds.size)
+    except TimeoutError:
+        if phase.closing.is_set():
+            raise stopping() from None
+        detail = f"the body did not arrive within {bounds.arrival_seconds:g} s; send it in one piece"
+        raise Refusal(make_problem("request_timeout", detail)) from None
 
-    Raises Refusal (400, 408, 413, 415, 503) and ClientGone.
-    """
-    length, media_type, encoding = _described(headers)
-    if length is not None and length > bounds.size:
-        raise _too_large(bounds.size, length)
-    body = await _arrive(receive, phase, bounds)
-    if not body and not required:
-        return b"{}"
-    _check_media_type(media_type, encoding)
+
+def check_body(headers: Headers, body: bytes) -> None:
+    """Raises Refusal: 415 unless it is said to be JSON, 400 unless it is."""
+    _check_media_type(headers)
     try:
         check_json(body)
     except Malformed as reason:
         raise Refusal(make_problem("malformed_json", f"the body can't be read: {reason}")) from None
-    return body
 
 
 def may_have_body(scope: Scope) -> bool:
@@ -64,51 +69,47 @@ async def discard_body(receive: Receive, phase: Phase) -> bool:
     return False
 
 
-async def _arrive(receive: Receive, phase: Phase, bounds: Bounds) -> bytes:
+async def _collect(receive: Receive, size_max: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
-    try:
-        async with phase.deadline(bounds.arrival_seconds):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise ClientGone
-                if chunk := message.get("body", b""):
-                    size += len(chunk)
-                    if size > bounds.size:
-                        raise _too_large(bounds.size, size)
-                    chunks.append(chunk)
-                if not message.get("more_body", False):
-                    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    except TimeoutError:
-        if phase.closing.is_set():
-            raise stopping() from None
-        detail = f"the body did not arrive within {bounds.arrival_seconds:g} s; send it in one piece"
-        raise Refusal(make_problem("request_timeout", detail)) from None
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        if chunk := message.get("body", b""):
+            size += len(chunk)
+            if size > size_max:
+                raise _too_large(size_max, size)
+            chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _described(headers: Headers) -> tuple[int | None, bytes, bytes]:
-    """The declared length, the media type and the encoding of a body."""
-    length: int | None = None
-    media_type = encoding = b""
+def _declared_size(headers: Headers) -> int:
     for name, value in headers:
         if name == b"content-length":
             # More digits than any size has: the server in front of us may not have looked at them.
-            length = int(value) if value.isdigit() and len(value) <= 20 else sys.maxsize
-        elif name == b"content-type":
-            media_type = value
-        elif name == b"content-encoding":
-            encoding = value
-    return length, media_type, encoding
+            return int(value) if value.isdigit() and len(value) <= 20 else sys.maxsize
+    return 0
 
 
-def _check_media_type(media_type: bytes, encoding: bytes) -> None:
-    if media_type != b"application/json" and not _is_json(media_type.decode("latin-1")):
-        said = f"it says {media_type.decode('latin-1')[:100]!r}" if media_type else "it says none"
+def _check_media_type(headers: Headers) -> None:
+    for name, value in headers:
+        if name == b"content-type" and value == b"application/json":
+            break
+    else:
+        _look_closer_at_media_type(headers)
+    for name, value in headers:
+        if name == b"content-encoding" and value != b"identity":
+            detail = f"send the body as it is, without Content-Encoding; it says {value.decode('latin-1')[:100]!r}"
+            raise Refusal(make_problem("unsupported_media_type", detail))
+
+
+def _look_closer_at_media_type(headers: Headers) -> None:
+    given = b",".join(value for name, value in headers if name == b"content-type").decode("latin-1")
+    if not _is_json(given):
+        said = f"it says {given[:100]!r}" if given else "it says none"
         detail = f"send the body as Content-Type: application/json, in UTF-8; {said}"
-        raise Refusal(make_problem("unsupported_media_type", detail))
-    if encoding not in (b"", b"identity"):
-        detail = f"send the body as it is, without Content-Encoding; it says {encoding.decode('latin-1')[:100]!r}"
         raise Refusal(make_problem("unsupported_media_type", detail))
 
 
