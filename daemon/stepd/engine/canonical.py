@@ -1,7 +1,7 @@
 """JSON as this project reads, checks, writes, compares and hashes it: every value comes back as it was sent.
 
-Decoded values are ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None``. An integer of more than 4,300
-digits is a ``decimal.Decimal`` without a fraction, because Python's own ``int`` reads and writes such a text in quadratic time.
+Decoded values are ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None``. An integer of more than
+4,300 digits is a ``decimal.Decimal`` without a fraction, for ``int`` reads and writes such a text in quadratic time.
 """
 
 import json
@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-MAX_DEPTH = 100
+from stepd_protocol.limits import JSON_DEPTH_MAX
+
 MAX_INT_DIGITS = 4_300
 """The longest integer, in digits, that is decoded to an ``int``; CPython's own limit for reading one from text."""
 
@@ -28,7 +29,10 @@ class Malformed(ValueError):
 
 
 def decode(raw: bytes) -> Any:
-    """Returns the value of `raw`, exact, with the order of keys kept. Raises Malformed; use `check_json` on foreign bytes."""
+    """Returns the value of `raw`, exact, with the order of keys kept. Raises Malformed.
+
+    It passes over what only `check_json` refuses: deep nesting, and a name that stands twice, of which the last counts.
+    """
     try:
         return _decode(raw)
     except msgspec.ValidationError:
@@ -43,10 +47,11 @@ def encode(value: Any) -> bytes:
 
 
 def canonical(raw: bytes) -> bytes:
-    """Returns the canonical form of checked JSON: RFC 8785, but integers digit for digit, and other numbers never looking like one.
+    """Returns the canonical form of checked JSON: RFC 8785, except for numbers.
 
     Object names are ordered by their UTF-16 code units. A number without fraction or exponent keeps its digits (`-0`
-    becomes `0`); any other is its shortest double as ECMAScript writes it, with `.0` where that would look like an integer.
+    becomes `0`); any other is its shortest double as ECMAScript writes it, with `.0` where that would look like an
+    integer.
     """
     try:
         value = _decode_for_hash(raw)
@@ -72,8 +77,8 @@ def equal(a: bytes, b: bytes) -> bool:
 def check_json(raw: bytes) -> None:
     """Raises Malformed unless `raw` is JSON that can pass through unharmed on every store.
 
-    Refused are: bytes that aren't UTF-8, wrong syntax, NaN and Infinity, lone surrogates, more than 100 levels of nesting, a
-    name that stands twice in one object, and a number with fraction or exponent beyond a double.
+    Refused are: bytes that aren't UTF-8, wrong syntax, NaN and Infinity, lone surrogates, more than 100 levels of
+    nesting, a name that stands twice in one object, and a number with fraction or exponent beyond a double.
     """
     try:
         value = _decode(raw)
@@ -84,7 +89,7 @@ def check_json(raw: bytes) -> None:
     else:
         if not _surely_without_duplicates(raw, value):
             _read_strictly(raw, _whole_number, _double)
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _is_deeper_than(value, MAX_DEPTH):
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deeper_than(value, JSON_DEPTH_MAX):
         raise _too_deep()
 
 
@@ -169,7 +174,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-# --- the strict reader, which is slower and can say what is wrong -------------------------------------------------------
+# --- the strict reader, which is slower and can say what is wrong ----------------------------------------------------
 
 
 def _read_strictly(raw: bytes, parse_int: Callable[[str], Any], parse_float: Callable[[str], Any]) -> Any:
@@ -206,7 +211,7 @@ def _explained(raw: bytes, error: Exception) -> Malformed:
 
 
 def _too_deep() -> Malformed:
-    return Malformed(f"nested deeper than {MAX_DEPTH} levels")
+    return Malformed(f"nested deeper than {JSON_DEPTH_MAX} levels")
 
 
 def _is_deeper_than(value: Any, limit: int) -> bool:

@@ -9,19 +9,26 @@ class PointerFault(ValueError):
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """Returns the unescaped tokens of `pointer`. Raises PointerFault where it is no JSON Pointer or holds the token `-`."""
+    """Returns the unescaped tokens of a pointer. Raises PointerFault where it is none, or has the token `-`."""
     if not pointer.startswith("/"):
         raise PointerFault(f"{pointer!r} is no pointer into the state: it begins with /")
     tokens = pointer[1:].split("/")
     if any("~" in token.replace("~0", "").replace("~1", "") for token in tokens):
         raise PointerFault(f"{pointer!r} holds a ~ that is neither ~0 nor ~1")
     if "-" in tokens:
-        raise PointerFault(f"{pointer!r} names the place behind an array's last item with -: only existing places can be set")
+        raise PointerFault(
+            f"{pointer!r} names the place behind an array's last item with -: only existing places can be set"
+        )
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens)
 
 
+def child_pointer(pointer: str, key: str | int) -> str:
+    """Returns the pointer to what stands under `key`, or in that place, of what `pointer` names."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
 def apply_updates(state: dict[str, Any], updates: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a copy of `state` with each value set at its pointer, one after the other; `state` itself stays as it was.
+    """Returns a copy of the state with each value set at its pointer, one after the other.
 
     An object takes any name, and objects that are missing on the way are made. An array takes existing places only.
     Raises PointerFault where a place cannot be set.
@@ -58,5 +65,7 @@ def _key(parent: Any, token: str, pointer: str) -> Any:
     if not (token.isascii() and token.isdigit()) or (len(token) > 1 and token[0] == "0") or len(token) > 9:
         raise PointerFault(f"{pointer!r} goes through an array, and {token!r} is no place in it")
     if int(token) >= len(parent):
-        raise PointerFault(f"{pointer!r} names place {token} of an array that has {len(parent)}: only existing places can be set")
+        raise PointerFault(
+            f"{pointer!r} names place {token} of an array that has {len(parent)}: only existing places can be set"
+        )
     return int(token)

@@ -1,0 +1,272 @@
+"""Reads the fields of one step of a definition, of whatever kind, and compiles it."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from stepd.engine.decisions import read_decision
+from stepd.engine.definition_checks import Skeleton
+from stepd.engine.definition_fields import Fields, shown
+from stepd.engine.definition_texts import condition, expression, template
+from stepd.engine.expressions import Expression
+from stepd.engine.schemas import Validator
+from stepd.engine.scope import ExpressionScope, References
+from stepd.engine.templates import Template
+from stepd_protocol import limits
+from stepd_protocol.names import (
+    DELIVERIES,
+    EFFECTS,
+    MANUAL_RESULTS,
+    Delivery,
+    Effect,
+    ManualResult,
+    StepKind,
+    is_name,
+)
+
+ANY_CLASS = "*"
+RETRY_FIELDS = frozenset({"max_attempts", "initial_seconds", "factor", "max_seconds"})
+CATCH_FIELDS = frozenset({"class", "value"})
+REPEAT_FIELDS = frozenset({"until", "max", "next"})
+FACTOR_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStep:
+    """One step. Times are milliseconds; None stands for the daemon's own where that is said, else for none."""
+
+    ordinal: int
+    """Its place in the definition, from 0."""
+    id: str
+    kind: StepKind
+    needs: tuple[int, ...]
+    """Ordinals, as written; the step before it where nothing was written."""
+    written_needs: bool
+    """Whether `needs` was written, and not empty."""
+    successors: tuple[int, ...]
+    """Ordinals of the steps that need it, in order."""
+    ancestors: tuple[int, ...]
+    """Ordinals, nearest first; at one distance the later in the definition first."""
+    when: Expression | None
+    """None: always."""
+    input: Template | None
+    """None: the execution's input."""
+    references: References
+    """What `when` and `input` read."""
+    input_schema: Validator | None
+    output_schema: Validator | None
+    effect: Effect | None
+    """Set on a task."""
+    delivery: Delivery
+    start_required: bool
+    max_attempts: int
+    initial_ms: int
+    factor: float
+    max_ms: int
+    lease_ms: int | None
+    """None: the daemon's."""
+    reclaim_ms: int | None
+    """None: the daemon's."""
+    timeout_ms: int | None
+    queue_timeout_ms: int | None
+    priority: int
+    catch: tuple[tuple[str, Template], ...]
+    """Failure class or `*`, and what the step's output becomes; the first that fits counts."""
+    manual_result: ManualResult
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and after how long a task is tried again; milliseconds."""
+
+    max_attempts: int
+    initial_ms: int
+    factor: float
+    max_ms: int
+
+
+def read_step(skeleton: Skeleton, ordinal: int, all_steps: frozenset[str]) -> CompiledStep:
+    """Reads the step with every fault in it; after a fault its value is of no use."""
+    outline = skeleton.outlines[ordinal]
+    fields = outline.fields
+    scope = ExpressionScope(frozenset({"input", "state"}), skeleton.scope_of(ordinal), all_steps)
+    inner = _inner_scope(fields, scope)
+    when = condition(fields, "when", scope)
+    input_ = _read_kind(fields, outline.kind, scope, inner)
+    effect = _read_effect(fields) if outline.kind == "task" else None
+    delivery = _read_delivery(fields, effect) if outline.kind == "task" else "at_least_once"
+    retry = _read_retry(fields, outline.kind)
+    is_task = outline.kind == "task"
+    return CompiledStep(
+        ordinal=ordinal,
+        id=outline.id or "",
+        kind=outline.kind,
+        needs=skeleton.graph.needs[ordinal],
+        written_needs=bool(outline.needs),
+        successors=skeleton.graph.successors[ordinal],
+        ancestors=skeleton.graph.ancestors[ordinal],
+        when=when,
+        input=input_,
+        references=_references(when, input_),
+        input_schema=fields.schema("input_schema") if outline.kind in ("task", "workflow") else None,
+        output_schema=fields.schema("output_schema"),
+        effect=effect,
+        delivery=delivery,
+        start_required=delivery == "at_most_once",
+        max_attempts=retry.max_attempts,
+        initial_ms=retry.initial_ms,
+        factor=retry.factor,
+        max_ms=retry.max_ms,
+        lease_ms=fields.own_milliseconds("lease_seconds") if is_task else None,
+        reclaim_ms=fields.own_milliseconds("reclaim_seconds", zero=True) if is_task else None,
+        timeout_ms=_read_timeout(fields, outline.kind),
+        queue_timeout_ms=fields.milliseconds_or_none("queue_timeout_seconds") if is_task else None,
+        priority=fields.integer("priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX, 0) if is_task else 0,
+        catch=_read_catch(fields, inner),
+        manual_result=fields.choice("manual_result", MANUAL_RESULTS, "allowed"),
+    )
+
+
+def _inner_scope(fields: Fields, scope: ExpressionScope) -> ExpressionScope:
+    """What `input` and `catch` may name: under `foreach` the item and its index too."""
+    if fields.given.get("foreach") is None:
+        return scope
+    return ExpressionScope(scope.roots | {"item", "index"}, scope.steps, scope.all_steps)
+
+
+def _references(when: Expression | None, input_: Template | None) -> References:
+    references = References(roots=frozenset({"input"})) if input_ is None else input_.references
+    return references if when is None else references | when.references
+
+
+def _read_kind(fields: Fields, kind: StepKind, scope: ExpressionScope, inner: ExpressionScope) -> Template | None:
+    """Reads what only steps of this kind have, and returns the template of its input where it has one."""
+    match kind:
+        case "task":
+            _read_foreach(fields, scope)
+            _read_repeat(fields, scope)
+            return _read_input(fields, inner)
+        case "workflow":
+            if fields.required("workflow"):
+                fields.required_name("workflow")
+            fields.name("version")
+            _read_repeat(fields, scope)
+            return _read_input(fields, inner)
+        case "wait":
+            fields.required_name("event")
+            fields.schema("payload_schema")
+            fields.choice("on_timeout", ("fail", "skip"), "fail")
+        case "sleep":
+            _read_sleep(fields, scope)
+        case "decision":
+            read_decision(fields, scope)
+        case _:
+            assert_never(kind)
+    return None
+
+
+def _read_input(fields: Fields, scope: ExpressionScope) -> Template | None:
+    if fields.has("input"):
+        return template(fields, "input", scope)
+    fields.full["input"] = {"$cel": "item" if "item" in scope.roots else "input"}
+    return None
+
+
+def _read_foreach(fields: Fields, scope: ExpressionScope) -> None:
+    over = fields.take("foreach", None)
+    if over is not None:
+        expression(fields, "foreach", scope, "list")
+    if fields.take("max_parallel", None) is not None:
+        fields.integer("max_parallel", 1, limits.FOREACH_ITEMS_MAX, 1)
+        if over is None:
+            fields.fault("max_parallel", "it bounds a foreach, and there is none")
+
+
+def _read_repeat(fields: Fields, scope: ExpressionScope) -> None:
+    repeat = fields.object("repeat")
+    if repeat is None:
+        return
+    if fields.given.get("foreach") is not None:
+        fields.fault("repeat", "a step has foreach or repeat, not both")
+    repeat.refuse_others(REPEAT_FIELDS)
+    inner = ExpressionScope(scope.roots | {"last", "index"}, scope.steps, scope.all_steps)
+    if repeat.required("until"):
+        expression(repeat, "until", inner, "boolean")
+    if repeat.required("max"):
+        repeat.integer("max", 1, limits.REPEAT_ROUNDS_MAX, 1)
+    if repeat.has("next"):
+        template(repeat, "next", inner)
+    fields.full["repeat"] = repeat.full
+
+
+def _read_sleep(fields: Fields, scope: ExpressionScope) -> None:
+    if fields.has("seconds") == fields.has("until"):
+        fields.fault(None, "a sleep has either seconds or until")
+    for field in ("seconds", "until"):
+        if fields.has(field):
+            template(fields, field, scope)
+
+
+def _read_effect(fields: Fields) -> Effect | None:
+    if fields.has("effect"):
+        return fields.choice("effect", EFFECTS, "non_idempotent_write")
+    fields.fault(None, f"effect is missing: a task says what it does to the world outside, {', '.join(EFFECTS)}")
+    return None
+
+
+def _read_delivery(fields: Fields, effect: Effect | None) -> Delivery:
+    default: Delivery = "at_most_once" if effect == "non_idempotent_write" else "at_least_once"
+    delivery = fields.choice("delivery", DELIVERIES, default)
+    if effect == "non_idempotent_write" and delivery == "at_least_once":
+        fields.fault("delivery", "a non_idempotent_write may not be repeated, so it cannot be delivered at_least_once")
+    return delivery
+
+
+def _read_retry(fields: Fields, kind: StepKind) -> Retry:
+    defaults = Retry(
+        limits.RETRY_MAX_ATTEMPTS,
+        int(limits.RETRY_INITIAL_SECONDS * 1_000),
+        limits.RETRY_FACTOR,
+        int(limits.RETRY_MAX_SECONDS * 1_000),
+    )
+    if kind != "task":
+        return defaults
+    given = fields.take("retry", {})
+    if not isinstance(given, dict):
+        fields.fault("retry", f"{shown(given)} is no object")
+        return defaults
+    retry = Fields(given, fields.at("retry"), fields.faults)
+    retry.refuse_others(RETRY_FIELDS)
+    fields.full["retry"] = retry.full
+    return Retry(
+        retry.integer("max_attempts", 1, limits.ATTEMPTS_MAX, limits.RETRY_MAX_ATTEMPTS),
+        retry.milliseconds("initial_seconds", int(limits.RETRY_INITIAL_SECONDS), zero=True),
+        retry.number("factor", 1, FACTOR_MAX, int(limits.RETRY_FACTOR)),
+        retry.milliseconds("max_seconds", int(limits.RETRY_MAX_SECONDS)),
+    )
+
+
+def _read_timeout(fields: Fields, kind: StepKind) -> int | None:
+    match kind:
+        case "task":
+            return fields.milliseconds_or_none("timeout_seconds", limits.STEP_TIMEOUT_SECONDS)
+        case "wait" | "workflow":
+            return fields.milliseconds_or_none("timeout_seconds")
+        case "sleep" | "decision":
+            return None
+        case _:
+            assert_never(kind)
+
+
+def _read_catch(fields: Fields, scope: ExpressionScope) -> tuple[tuple[str, Template], ...]:
+    rows = fields.objects("catch")
+    caught = tuple(_read_caught(row, scope) for row in rows)
+    fields.full["catch"] = [row.full for row in rows]
+    return caught
+
+
+def _read_caught(row: Fields, scope: ExpressionScope) -> tuple[str, Template]:
+    row.refuse_others(CATCH_FIELDS)
+    class_ = row.take("class", None)
+    if row.required("class") and class_ != ANY_CLASS and not (isinstance(class_, str) and is_name(class_)):
+        row.fault("class", f"{shown(class_)} is neither the name of a failure class nor {ANY_CLASS}")
+    return str(class_), template(row, "value", scope)
