@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from alembic import op
 
 INT = sa.BigInteger()
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""A key that the database counts up by itself; none is given twice."""
 BYTES = sa.LargeBinary()
 BOOL = sa.Boolean()
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -18,9 +20,10 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def table(name: str, key: str, *parts: sa.schema.SchemaItem) -> None:
-    """A table whose rows lie in the order of their key; on SQLite without the detour by a row number."""
+    """A table. On SQLite its rows lie in the order of their key, without the detour by a row number."""
     primary = sa.PrimaryKeyConstraint(*key.split(", "), name=f"{name}_pk")
-    op.create_table(name, *parts, primary, sqlite_with_rowid=False)
+    numbered = any(isinstance(part, sa.Column) and part.type is NUMBER for part in parts)
+    op.create_table(name, *parts, primary, sqlite_with_rowid=numbered, sqlite_autoincrement=numbered)
 
 
 def column(name: str, type_: sa.types.TypeEngine[Any]) -> sa.Column[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
-from stepd_migrations.writing import BOOL, BYTES, INT, TEXT, column, index, nullable, refuse, table
+from stepd_migrations.writing import BOOL, BYTES, INT, NUMBER, TEXT, column, index, nullable, refuse, table
 
 revision = "0001"
 down_revision: str | None = None
@@ -340,7 +340,7 @@ def _records() -> None:
     table(
         "audit",
         "id",
-        column("id", TEXT),
+        column("id", NUMBER),
         column("at", INT),
         column("principal", TEXT),
         nullable("key_id", TEXT),

@@ -17,9 +17,9 @@ COLUMN_OF: Final = {"index": "idx"}
 
 
 class Table(Generic[Row]):
-    """One table: its columns are the fields of its row type, in their order."""
+    """One table: its columns are the fields of its row type, in their order; without a key it takes inserts only."""
 
-    def __init__(self, name: str, row: type[Row], key: tuple[str, ...]) -> None:
+    def __init__(self, name: str, row: type[Row], key: tuple[str, ...] = ()) -> None:
         self.name = name
         self.row = row
         self.fields = row.__struct_fields__
@@ -67,9 +67,10 @@ class Table(Generic[Row]):
 EXECUTIONS: Final = Table("executions", Execution, ("id",))
 STEPS: Final = Table("steps", Step, ("execution_id", "ordinal", "idx"))
 ATTEMPTS: Final = Table("attempts", Attempt, ("id",))
-EVENTS: Final = Table("events", Event, ("seq",))
+EVENTS: Final = Table("events", Event)
 """Beside the fields, its rows have the execution's id in front."""
-AUDIT: Final = Table("audit", Audit, ("id",))
+AUDIT: Final = Table("audit", Audit)
+"""The database numbers its rows."""
 IDEMPOTENCY: Final = Table("idempotency", Idempotency, ("principal", "target", "key"))
 VERSIONS: Final = Table("versions", VersionRow, ("workflow", "version"))
 WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance"))

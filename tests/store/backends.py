@@ -1,0 +1,61 @@
+"""The stores that sit the exam: how each is opened for a test, and how a test reaches behind its back.
+
+To add a store, write a backend for it and register it in ``BACKENDS``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from stepd.clock import Clock
+from stepd.engine.work import Settings
+from stepd.store.base import Store
+from stepd.store.sqlite import SqliteStore
+
+
+class Backend(Protocol):
+    """A place where one store's data lives for the length of a test."""
+
+    def make(self, settings: Settings, clock: Clock) -> Store:
+        """A store on that place, not opened yet."""
+
+    def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Runs one statement on a connection of the test's own and commits."""
+
+    def refuse_inserts(self, table: str, condition: str) -> None:
+        """From now on inserting a row for which the condition (on ``new``) holds fails."""
+
+    def allow_inserts(self, table: str) -> None:
+        """Takes that back."""
+
+
+class SqliteBackend:
+    """A file in the test's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "stepd.db"
+
+    def make(self, settings: Settings, clock: Clock) -> SqliteStore:
+        return SqliteStore(self.file, settings, clock)
+
+    def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.file, timeout=5, isolation_level=None)
+        try:
+            return connection.execute(statement, parameters).fetchall()
+        finally:
+            connection.close()
+
+    def refuse_inserts(self, table: str, condition: str) -> None:
+        self.query(
+            f"create trigger refuse_{table} before insert on {table} when {condition} "
+            "begin select raise(abort, 'refused by the test'); end"
+        )
+
+    def allow_inserts(self, table: str) -> None:
+        self.query(f"drop trigger refuse_{table}")
+
+
+BACKENDS: Final[dict[str, Callable[[Path], Backend]]] = {"sqlite": SqliteBackend}
