@@ -71,7 +71,7 @@ class Compiled:
     updates: tuple[tuple[str, Template], ...]
     output: Template | None
     finish_references: References
-    """What `outcome`, `updates` and `output` read."""
+    """What `outcome`, `updates`, `output` and the check of the state read."""
 
 
 def compile_definition(name: str, raw: bytes, limits: Limits) -> Compiled | list[FieldFault]:
@@ -148,7 +148,7 @@ def _read(name: str, raw: bytes, top: Fields, skeleton: Skeleton) -> Compiled:
         outcome=outcome,
         updates=updates,
         output=output if top.given.get("output") is not None else None,
-        finish_references=_finish_references(outcome, updates, output),
+        finish_references=_finish_references(outcome, updates, output, state_schema),
     )
 
 
@@ -182,9 +182,14 @@ def _read_update(row: Fields, scope: ExpressionScope) -> tuple[str, Template]:
 
 
 def _finish_references(
-    outcome: CompiledDecision | None, updates: tuple[tuple[str, Template], ...], output: Template
+    outcome: CompiledDecision | None,
+    updates: tuple[tuple[str, Template], ...],
+    output: Template,
+    state_schema: Validator | None,
 ) -> References:
     references = output.references if outcome is None else output.references | outcome.references
+    if updates or state_schema is not None:
+        references |= References(roots=frozenset({"state"}))
     for _, value in updates:
         references |= value.references
     return references

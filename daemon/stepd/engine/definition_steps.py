@@ -51,7 +51,7 @@ class CompiledStep:
     input: Template | None
     """None: the execution's input."""
     references: References
-    """What `when` and `input` read."""
+    """What `when` and `input` read; without an `input` the execution's where `input_schema` is to judge it."""
     input_schema: Validator | None
     output_schema: Validator | None
     effect: Effect | None
@@ -92,6 +92,7 @@ def read_step(skeleton: Skeleton, ordinal: int, all_steps: frozenset[str]) -> Co
     inner = _inner_scope(fields, scope)
     when = condition(fields, "when", scope)
     input_ = _read_kind(fields, outline.kind, scope, inner)
+    input_schema = fields.schema("input_schema") if outline.kind in ("task", "workflow") else None
     effect = _read_effect(fields) if outline.kind == "task" else None
     delivery = _read_delivery(fields, effect) if outline.kind == "task" else "at_least_once"
     retry = _read_retry(fields, outline.kind)
@@ -106,8 +107,8 @@ def read_step(skeleton: Skeleton, ordinal: int, all_steps: frozenset[str]) -> Co
         ancestors=skeleton.graph.ancestors[ordinal],
         when=when,
         input=input_,
-        references=_references(when, input_),
-        input_schema=fields.schema("input_schema") if outline.kind in ("task", "workflow") else None,
+        references=_references(when, input_, input_schema),
+        input_schema=input_schema,
         output_schema=fields.schema("output_schema"),
         effect=effect,
         delivery=delivery,
@@ -133,9 +134,13 @@ def _inner_scope(fields: Fields, scope: ExpressionScope) -> ExpressionScope:
     return ExpressionScope(scope.roots | {"item", "index"}, scope.steps, scope.all_steps)
 
 
-def _references(when: Expression | None, input_: Template | None) -> References:
-    references = References(roots=frozenset({"input"})) if input_ is None else input_.references
-    return references if when is None else references | when.references
+def _references(when: Expression | None, input_: Template | None, input_schema: Validator | None) -> References:
+    references = References() if when is None else when.references
+    if input_ is not None:
+        references |= input_.references
+    elif input_schema is not None:
+        references |= References(roots=frozenset({"input"}))
+    return references
 
 
 def _read_kind(fields: Fields, kind: StepKind, scope: ExpressionScope, inner: ExpressionScope) -> Template | None:

@@ -35,6 +35,17 @@ from stepd.engine.cel_values import Size, Unfit, as_json, at_path, member, path_
 from stepd.engine.scope import Env, ExpressionScope, References
 from stepd_protocol.limits import EXPRESSION_LENGTH_MAX
 
+__all__ = [
+    "Env",
+    "Expression",
+    "ExpressionFailed",
+    "ExpressionFault",
+    "ExpressionScope",
+    "References",
+    "Wanted",
+    "compile_expression",
+]
+
 Wanted: TypeAlias = Literal["any", "boolean", "list"]
 
 SHOWN_SOURCE_LENGTH = 200
