@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[dict[str, Json], str]] = {
     "a bad id": (one(read("a b")), "/steps/0/id"),
     "an id twice": (two(read("a"), read("a")), "/steps/1/id"),
     "no effect": ({"steps": [{"id": "a"}]}, "/steps/0"),
-    "an unknown effect": (one(read(effect="harmless")), "/steps/0/effect"),
+    "an unknown effect": (one({**read(), "effect": "harmless"}), "/steps/0/effect"),
     "an unknown kind": (one(read(kind="magic")), "/steps/0/kind"),
     "an unknown field": (one(read(retries=3)), "/steps/0"),
     "an unknown field above": (one(read(), color="red"), ""),

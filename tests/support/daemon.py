@@ -51,7 +51,7 @@ class Daemon:
         """Starts the process and returns once /readyz is 200; fails with its log when it ends or takes too long."""
         self.launch()
         deadline = time.monotonic() + START_SECONDS
-        while not self._ready():
+        while not self.is_ready():
             assert self._running().poll() is None, f"the daemon ended:\n{self.output()}"
             assert time.monotonic() < deadline, f"no /readyz within {START_SECONDS} s:\n{self.output()}"
             moment(0.02)
@@ -86,6 +86,9 @@ class Daemon:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the daemon still runs after {seconds} s:\n{self.output()}") from None
 
+    def has_ended(self) -> bool:
+        return self._running().poll() is not None
+
     def close(self) -> None:
         """Makes sure that no process is left, whatever the test did."""
         if self._process is not None and self._process.poll() is None:
@@ -96,7 +99,7 @@ class Daemon:
     def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def _ready(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             return Http(self.url).send("GET", "/readyz", timeout=2).status == 200
         except OSError:
