@@ -18,7 +18,7 @@ LEASE, RECLAIM = 0.05, 0.05
 
 
 def when(number: int) -> float:
-    """Seconds from the claim to the completion: in half of the rounds at the take-back itself, else within the sweep."""
+    """Seconds from the claim to the completion: in half of the rounds at the take-back, else within the sweep."""
     chance = random.Random(number)
     return chance.uniform(0.08, 0.13) if number % 2 else chance.uniform(0.1, 1.2)
 

@@ -221,3 +221,33 @@ def test_odd_values_in_a_claim_are_told_apart_without_a_fault_of_the_daemon(plai
             continue  # it would wait, rightly
         answer = plain.attempt_claim(**{name: value})
         assert answer.status in (200, 422), str(answer)
+
+
+OUTCOME_FIELDS = [
+    ("heartbeat", "progress"),
+    ("heartbeat", "usage"),
+    ("heartbeat", "spans"),
+    ("heartbeat", "started"),
+    ("complete", "state"),
+    ("complete", "usage"),
+    ("complete", "spans"),
+    ("complete", "next"),
+    ("fail", "message"),
+    ("fail", "details"),
+    ("fail", "retry_after"),
+    ("fail", "effect"),
+    ("fail", "next"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), OUTCOME_FIELDS)
+def test_odd_values_in_an_outcome_are_told_apart_without_a_fault_of_the_daemon(
+    flow: MakeFlow, call: str, name: str
+) -> None:
+    work = flow(read())
+    for value in ODD_VALUES:
+        _, lease = work.begin()
+        body = {"fence": lease.fence, **({"class": "fatal"} if call == "fail" else {}), name: value}
+        answer = lease.http.post(f"/v1/leases/{lease.id}/{call}", body)
+        never_refused = name in ("progress", "usage", "spans", "next", "details", "retry_after")
+        assert answer.status in ((200,) if never_refused else (200, 422)), str(answer)
