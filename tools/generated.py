@@ -8,10 +8,12 @@ A page marks such a part, and whatever stands between the two marks is replaced:
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from stepd import keys
 from stepd.engine import transitions
+from stepd.settings import SETTINGS, Setting
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -22,7 +24,54 @@ def attempt_states() -> str:
     return f"```mermaid\n{transitions.mermaid()}```\n"
 
 
-WRITERS: dict[str, Callable[[], str]] = {"attempt-states": attempt_states}
+def settings() -> str:
+    """The settings of `stepd serve`, without its limits."""
+    return _table(setting for setting in SETTINGS if not _is_limit(setting))
+
+
+def limits() -> str:
+    """The settings that bound what callers may send."""
+    return _table(setting for setting in SETTINGS if _is_limit(setting))
+
+
+def key_variables() -> str:
+    """The variables that keys come from."""
+    rows = (f"| `{variable}` | `{scope}` |" for variable, scope in keys.VARIABLES.items())
+    return "\n".join(["| variable | scope |", "|---|---|", *rows]) + "\n"
+
+
+WRITERS: dict[str, Callable[[], str]] = {
+    "attempt-states": attempt_states,
+    "settings": settings,
+    "limits": limits,
+    "key-variables": key_variables,
+}
+
+
+def _table(settings: Iterable[Setting]) -> str:
+    head = ["| flag | variable | default | meaning |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {' | '.join(_cells(setting))} |" for setting in settings)]) + "\n"
+
+
+def _cells(setting: Setting) -> tuple[str, str, str, str]:
+    flag = f"`{setting.flag}`"
+    if setting.is_switch:
+        flag += f", `--no-{setting.flag.removeprefix('--')}`"
+    return flag, f"`{setting.variable}`", _default(setting), setting.help
+
+
+def _default(setting: Setting) -> str:
+    if setting.default is None:
+        return "none"
+    if setting.is_switch:
+        return "on" if setting.default else "off"
+    if isinstance(setting.default, str):
+        return f"`{setting.default}`"
+    return f"{setting.default:,}" + (f" {setting.unit}" if setting.unit else "")
+
+
+def _is_limit(setting: Setting) -> bool:
+    return setting.name.startswith("max_")
 
 
 def rewrite(text: str) -> str:
