@@ -13,14 +13,15 @@ from stepd.http.keyring import Keyring
 from stepd.http.phase import Phase
 from stepd.http.server import run_server
 from stepd.http.sockets import Listening, listen
-from stepd.http.table import Route, Stream, Success
-from stepd.service.base import Answer, Reply
+from stepd.http.table import Parameter, Route, Stream, Success
+from stepd.service.base import Answer, Caller, Reply
 from stepd.store.base import KeyRow, StoreUnavailable
-from stepd_protocol.problems import make_problem
+from stepd_protocol.problems import Problem, make_problem
 
 T = TypeVar("T")
 REQUEST_BYTES = 100_000
 ARRIVAL_SECONDS = 0.5
+QUERY = (Parameter(name="a", type=str, about="anything"),)
 SHOWN = (Success(status=200, type=None, about="what came"),)
 
 
@@ -42,7 +43,8 @@ class Edge:
         self.parked = 0
         self.left = 0
         self.streams_closed = 0
-        self.undelivered: list[str] = []
+        self.given_back: list[str] = []
+        self.refusals: list[tuple[str, str, tuple[str, ...]]] = []
         self.away = False
         self.listening: Listening = listen("127.0.0.1:0")
         self._answered: list[tuple[str, int]] = []
@@ -105,12 +107,11 @@ class Edge:
         await self._keyring.refresh()
         app = App(
             self._routes(),
-            Door(self._keyring, loopback=True),
-            self._phase,
+            None,
+            door=Door(self._keyring, loopback=True),
+            phase=self._phase,
             bounds=Bounds(REQUEST_BYTES, ARRIVAL_SECONDS),
-            undelivered=self._take_back,
-            before=self._before,
-            observer=self,
+            hooks=self,
         )
         self._ready.set()
         await run_server(app, self.listening, self._phase, None, None)
@@ -119,22 +120,26 @@ class Edge:
         assert seconds >= 0
         self._answered.append((route, status))
 
-    async def _take_back(self, leases: tuple[str, ...]) -> None:
-        self.undelivered += leases
+    async def undelivered(self, leases: tuple[str, ...]) -> None:
+        self.given_back += leases
 
-    async def _before(self) -> None:
+    async def before(self) -> None:
         if self.away:
             raise StoreUnavailable("the disk is full", 7)
+
+    async def refused(self, caller: Caller, action: str, path: tuple[str, ...], problem: Problem) -> None:
+        assert problem.status == 403
+        self.refusals.append((caller.principal, action, path))
 
     def _routes(self) -> list[Route]:
         return [
             _route("GET", "/public", self._public, scopes=None),
             _route("GET", "/any", self._public, scopes=()),
-            _route("GET", "/things/{id}", self._thing, scopes=("read", "execute")),
+            _route("GET", "/things/{id}", self._thing, scopes=("read", "execute"), parameters=QUERY),
             _route("GET", "/broken", self._broken, scopes=("read",)),
             _route("POST", "/echo", self._echo, scopes=("execute",), body=dict),
             _route("POST", "/echo/optional", self._echo, scopes=("execute",), body=dict, body_required=False),
-            _route("POST", "/start", self._echo, scopes=("execute",), body=dict, new_work=True),
+            _route("POST", "/start", self._echo, scopes=("execute",), body=dict, new_work=True, action="start"),
             _route("POST", "/poll", self._poll, scopes=("worker",), body=dict),
             _route("POST", "/held", self._held, scopes=("worker",), body=dict),
             _route("POST", "/leases/{id}/beat", self._beat, scopes=("worker",), body=dict, for_holders=True),
@@ -188,5 +193,14 @@ class Edge:
 
 
 def _route(method: str, path: str, handler: Any, **fields: Any) -> Route:
-    name = path.strip("/").replace("/", "_") or "root"
-    return Route(method=method, path=path, name=name, summary="", handler=handler, part=None, successes=SHOWN, **fields)
+    name = path.strip("/").replace("/", "_")
+    return Route(
+        method=method,
+        path=path,
+        name=name,
+        summary="",
+        handler=lambda _, call: handler(call),
+        part=None,
+        successes=SHOWN,
+        **fields,
+    )

@@ -92,6 +92,12 @@ def test_a_lease_stays_open_to_its_holder_without_the_scope(guarded: Edge) -> No
     as_(guarded, "worker").post("/leases/other/beat", {}).expect_problem(404, "not_found")
 
 
+def test_a_refused_change_is_told(guarded: Edge) -> None:
+    as_(guarded, "read").post("/start", {}).expect_problem(403, "forbidden")
+    as_(guarded, "read").post("/echo", {}).expect_problem(403, "forbidden")
+    assert guarded.refusals == [("read", "start", ())]
+
+
 @pytest.fixture
 def alone() -> Iterator[Edge]:
     """An edge whose keys are `admin` and `write` only."""

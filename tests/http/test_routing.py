@@ -67,6 +67,11 @@ def test_a_query_that_cannot_be_read_is_422(http: Http, query: str) -> None:
     http.get(f"/things/x?{query}").expect_problem(422, "invalid_request")
 
 
+def test_a_path_without_parameters_refuses_some(http: Http) -> None:
+    http.get("/any?a=1").expect_problem(422, "invalid_request")
+    assert http.get("/public?a=1").status == 200, "probes may say what they like"
+
+
 def test_a_failure_inside_shows_nothing_of_itself(edge: Edge, http: Http) -> None:
     with pytest.raises(AssertionError, match="-> 500") as failure:
         http.get("/broken")

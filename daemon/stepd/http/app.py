@@ -1,7 +1,7 @@
 """Owns the path of a request: route, door, body, handler, answer; every way out of it is a whole answer or none."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Protocol
 
@@ -12,48 +12,47 @@ from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.door import Door, lacks_scope
 from stepd.http.phase import Phase
-from stepd.http.problems import Refusal, stopping, unavailable
+from stepd.http.problems import Refusal, invalid_request, stopping, unavailable
 from stepd.http.router import Router
 from stepd.http.table import Route, Stream
-from stepd.service.base import Answer, Reply
+from stepd.service.base import Answer, Caller, Reply
 from stepd.store.base import StoreUnavailable
 from stepd_protocol.problems import Problem, make_problem
 
 _log = logging.getLogger(__name__)
 
 
-class Observer(Protocol):
-    """Hears of every answer."""
+class Hooks(Protocol):
+    """What the application asks and tells those around it."""
+
+    async def before(self) -> None:
+        """Awaited before a call reaches the service: holds it back while the daemon is out of step with its store.
+
+        Raises StoreUnavailable.
+        """
+
+    async def refused(self, caller: Caller, action: str, path: tuple[str, ...], problem: Problem) -> None:
+        """A change was refused for want of a scope. Raises StoreUnavailable."""
+
+    async def undelivered(self, leases: tuple[str, ...]) -> None:
+        """The answer that handed these leases over reached nobody."""
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """`route` is the operation's name, `none` where no route was found; status 0: the client left without one."""
 
 
 class App:
-    """The ASGI application. Leases of an answer that could not be delivered go to `undelivered`.
-
-    `before` is awaited before each call reaches the service: it may hold calls back while the daemon is not in step
-    with its store, and raises StoreUnavailable.
-    """
+    """The ASGI application. `served` is what the handlers serve from."""
 
     def __init__(
-        self,
-        routes: Iterable[Route],
-        door: Door,
-        phase: Phase,
-        *,
-        bounds: Bounds,
-        undelivered: Callable[[tuple[str, ...]], Awaitable[None]],
-        before: Callable[[], Awaitable[None]],
-        observer: Observer,
+        self, routes: Iterable[Route], served: object, *, door: Door, phase: Phase, bounds: Bounds, hooks: Hooks
     ) -> None:
         self._router = Router(routes)
+        self._served = served
         self._door = door
         self._phase = phase
         self._bounds = bounds
-        self._undelivered = undelivered
-        self._before = before
-        self._observer = observer
+        self._hooks = hooks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -83,7 +82,7 @@ class App:
             await self._refuse(_failed(), request, writer)
         finally:
             request.gone.close()
-            self._observer.answered(request.name, writer.status, perf_counter() - began)
+            self._hooks.answered(request.name, writer.status, perf_counter() - began)
 
     async def _reach(self, request: "_Request") -> "Answer | Stream":
         """The service's answer. Raises Refusal, StoreUnavailable, ClientGone."""
@@ -93,16 +92,24 @@ class App:
         caller = self._door.admit(scope, route)
         lacking = lacks_scope(caller, route)
         if lacking is not None and not route.for_holders:
+            if route.action is not None:
+                await self._hooks.refused(caller, route.action, path, lacking.problem)
             raise lacking
         body = await self._body(request, route)
         if route.scopes is not None:
-            if route.new_work and self._phase.draining.is_set():
-                raise stopping()
-            await self._before()
-        answer = await route.handler(Call(scope, caller, path, body, request.gone))
+            await self._may_go_on(scope, route)
+        answer = await route.handler(self._served, Call(scope, caller, path, body, request.gone))
         if lacking is not None and isinstance(answer, Problem) and answer.status == 404:
             raise lacking
         return answer
+
+    async def _may_go_on(self, scope: Scope, route: Route) -> None:
+        """Raises Refusal, StoreUnavailable."""
+        if route.new_work and self._phase.draining.is_set():
+            raise stopping()
+        if scope["query_string"] and not route.takes_query:
+            raise invalid_request("", "this path takes no query parameters")
+        await self._hooks.before()
 
     async def _body(self, request: "_Request", route: Route) -> bytes:
         receive, scope = request.receive, request.scope
@@ -127,7 +134,7 @@ class App:
             case Reply():
                 await writer.reply_head(answer)
                 if answer.leases and await request.gone.check():
-                    await self._undelivered(answer.leases)
+                    await self._hooks.undelivered(answer.leases)
                 request.gone.close()
                 await writer.last(answer.body)
 

@@ -4,9 +4,8 @@ from urllib.parse import parse_qsl
 
 from stepd.http.asgi import Headers, Scope, header
 from stepd.http.departure import Departure
-from stepd.http.problems import Refusal
+from stepd.http.problems import invalid_request
 from stepd.service.base import Caller
-from stepd_protocol.problems import FieldFault, make_problem
 
 QUERY_PARAMETERS_MAX = 300
 """Room for a page of repeated ones."""
@@ -15,12 +14,13 @@ QUERY_PARAMETERS_MAX = 300
 class Call:
     """One admitted request: who asks, the path's variable parts, the checked body, and the rest on demand."""
 
-    __slots__ = ("_headers", "_query", "body", "caller", "gone", "path")
+    __slots__ = ("_headers", "_query", "body", "caller", "gone", "method", "path")
 
     def __init__(self, scope: Scope, caller: Caller, path: tuple[str, ...], body: bytes, gone: Departure) -> None:
         self.caller = caller
         self.path = path
         self.body = body
+        self.method: str = scope["method"]
         self.gone = gone
         self._headers: Headers = scope["headers"]
         self._query: bytes = scope["query_string"]
@@ -34,16 +34,16 @@ class Call:
             text = self._query.decode("ascii")
             return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_PARAMETERS_MAX)
         except UnicodeDecodeError:
-            raise _invalid("", "the query is not percent-encoded UTF-8") from None
+            raise invalid_request("", "the query is not percent-encoded UTF-8") from None
         except ValueError:
-            raise _invalid("", f"the query has more than {QUERY_PARAMETERS_MAX} parameters") from None
+            raise invalid_request("", f"the query has more than {QUERY_PARAMETERS_MAX} parameters") from None
 
     def header(self, name: bytes) -> str | None:
         """The header of this (lower-case) name. Raises Refusal (422) where it stands more than once."""
         try:
             return header(self._headers, name)
         except ValueError as fault:
-            raise _invalid("", str(fault)) from None
+            raise invalid_request("", str(fault)) from None
 
     def prefers(self, first: str, second: str) -> bool:
         """Whether the Accept header names media type `first`, and before `second` if it names both."""
@@ -65,7 +65,3 @@ def _accepted(accept: str) -> list[str]:
         if name and weight > 0:
             weighed.append((weight, name))
     return [name for _, name in sorted(weighed, key=lambda pair: -pair[0])]
-
-
-def _invalid(path: str, message: str) -> Refusal:
-    return Refusal(make_problem("invalid_request", message, errors=[FieldFault(path=path, message=message)]))

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from stepd.http.asgi import Headers
-from stepd_protocol.problems import CONTENT_TYPE, Problem, make_problem
+from stepd_protocol.problems import CONTENT_TYPE, FieldFault, Problem, make_problem
 
 RETRY_SECONDS: Final = 1
 """How long a client should wait where nothing better is known."""
@@ -49,6 +49,10 @@ def unauthenticated(detail: str) -> Refusal:
 
 def forbidden(detail: str, **members: Any) -> Refusal:
     return Refusal(make_problem("forbidden", detail, **members))
+
+
+def invalid_request(path: str, message: str) -> Refusal:
+    return Refusal(make_problem("invalid_request", message, errors=[FieldFault(path=path, message=message)]))
 
 
 def stopping() -> Refusal:

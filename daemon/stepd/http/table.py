@@ -19,7 +19,8 @@ class Stream(Struct, frozen=True):
     chunks: AsyncIterator[bytes]
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Reply | Problem | Stream]]
+Handler: TypeAlias = Callable[[Any, Call], Awaitable[Reply | Problem | Stream]]
+"""Takes what the application serves from, and one call."""
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
@@ -40,6 +41,8 @@ class Success(Struct, frozen=True, kw_only=True):
     type: Any
     about: str
     media_type: str = "application/json"
+    stream: bool = False
+    """The same is also to be had as server-sent events."""
     headers: tuple[tuple[str, str], ...] = ()
     """`(name, what it says)`"""
 
@@ -57,6 +60,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """The part it belongs to; None: always on."""
     scopes: tuple[Scope, ...] | None
     """Any of these lets a key in; empty: any key; None: no key is asked for."""
+    action: str | None = None
+    """Its name in the audit log, where a refusal for want of the scope is written down."""
     body: Any = None
     """The wire type of the request's body; None: there is none."""
     body_required: bool = True
@@ -68,3 +73,8 @@ class Route(Struct, frozen=True, kw_only=True):
     problems: tuple[ProblemCode, ...] = ()
     """The codes of its own, beside those that every route of its kind has."""
     parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def takes_query(self) -> bool:
+        """Whether there is any query parameter."""
+        return any(parameter.place == "query" for parameter in self.parameters)

@@ -74,11 +74,11 @@ def test_leases_of_an_answer_nobody_waits_for_go_back(edge: Edge, http: Http, le
     # The server has seen the end of the connection once a later connection was served.
     http.get("/public").expect(200)
     edge.release()
-    eventually(lambda: edge.undelivered == ["l1"])
+    eventually(lambda: edge.given_back == ["l1"])
 
 
 def test_leases_that_were_delivered_stay(edge: Edge, http: Http) -> None:
     edge.release()
     assert http.post("/held", {}).expect(200) == {"leases": ["l1"]}
     eventually(lambda: edge.statuses("held") == [200])
-    assert edge.undelivered == []
+    assert edge.given_back == []
