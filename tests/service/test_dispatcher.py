@@ -1,7 +1,6 @@
 """Waiting claims: who is looked at, who is answered with what, and what becomes of leases that nobody takes."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from stepd.service.base import Caller
 from stepd.service.dispatcher import ALIKE_MAX, Dispatcher
 from stepd.store.base import Dealt, Request, Serve, StoreUnavailable
 from tests.service.store_fake import FakeStore, granted
+from tests.service.waiting import until
 
 CALLER = Caller("me", "key-1", frozenset({"worker"}), None)
 Held = tuple[Dealt, float]
@@ -55,12 +55,6 @@ class Queue:
 @pytest.fixture
 async def queue() -> Queue:
     return Queue()
-
-
-async def until(holds: Callable[[], object], seconds: float = 5) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 — what is waited for has no event
-            await asyncio.sleep(0)
 
 
 def leases_of(held: Held) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
@@ -24,23 +24,49 @@ FAULTS_MAX = 100
 
 
 class BodyDecoder(Generic[T]):
-    """Decodes checked JSON into one wire type."""
+    """Decodes checked JSON into one wire type.
 
-    def __init__(self, type_: type[T]) -> None:
+    ``further`` finds the faults of a decoded body that its type doesn't tell; ``stand_ins`` are required members with
+    values that take the place of faulty ones, so that these are found beside others.
+    """
+
+    def __init__(
+        self,
+        type_: type[T],
+        further: Callable[[T], list[FieldFault]] | None = None,
+        stand_ins: Mapping[str, Any] | None = None,
+    ) -> None:
         self._decode = msgspec.json.Decoder(type_).decode
         self._shape = inspect.type_info(type_)
+        self._further = further
+        self._stand_ins = stand_ins or {}
 
     def decode(self, body: bytes) -> T | Problem:
         """The body as the wire type, or a 422 ``invalid_request`` with all its faults."""
         try:
-            return self._decode(body)
+            request = self._decode(body)
         except msgspec.ValidationError as error:
-            return invalid_request(self.faults(body) or [FieldFault(path="", message=str(error).replace("`", ""))])
+            found = self.faults(body) or [FieldFault(path="", message=str(error).replace("`", ""))]
+            return invalid_request(found + self._beside(body, found))
+        found = [] if self._further is None else self._further(request)
+        return invalid_request(found) if found else request
 
     def faults(self, body: bytes) -> list[FieldFault]:
         """What is wrong with the body's members; empty where nothing is."""
         found = _faults(canonical.decode(body), self._shape, "")
         return [fault for fault, _ in zip(found, range(FAULTS_MAX), strict=False)]
+
+    def _beside(self, body: bytes, found: list[FieldFault]) -> list[FieldFault]:
+        """The further faults of what is left when the faulty members are taken away."""
+        value = canonical.decode(body)
+        if self._further is None or not isinstance(value, dict):
+            return []
+        faulty = {fault.path.split("/")[1] for fault in found if fault.path}
+        rest = {name: member for name, member in value.items() if pointer("", name)[1:] not in faulty}
+        try:
+            return self._further(self._decode(canonical.encode({**self._stand_ins, **rest})))
+        except msgspec.ValidationError:
+            return []
 
 
 def invalid_request(faults: list[FieldFault]) -> Problem:

@@ -183,6 +183,15 @@ class Directory:
             life.dirty = False
         await self._store.seen([row_of(life, store_now, now) for life in dirty])
 
+    async def close(self) -> None:
+        """Writes what is left to write, and waits for no more. Raises nothing: what is lost is seen again soon."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+        try:
+            await self.flush()
+        except StoreUnavailable:
+            logger.info("the store is away: workers' lives are not written")
+
     async def _flush_soon(self) -> None:
         try:
             await asyncio.sleep(FLUSH_SECONDS)

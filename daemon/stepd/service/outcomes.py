@@ -11,7 +11,7 @@ from msgspec import Raw, UnsetType
 
 from stepd.engine import canonical
 from stepd.engine.commands import Complete, Fail
-from stepd.service.decoding import BodyDecoder, invalid_request
+from stepd.service.decoding import BodyDecoder
 from stepd.service.reported import read_report
 from stepd_protocol import leases as wire
 from stepd_protocol.limits import RETRY_AFTER_SECONDS_MAX, Limits
@@ -19,8 +19,6 @@ from stepd_protocol.names import DAEMON_CLASSES
 from stepd_protocol.problems import FieldFault, Problem
 from stepd_protocol.times import parse_http_date
 
-_COMPLETE = BodyDecoder(wire.Complete)
-_FAIL = BodyDecoder(wire.Fail)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _patch = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -39,10 +37,6 @@ def read_complete(principal: str, lease_id: str, body: bytes, limits: Limits) ->
     if isinstance(request, Problem):
         return request
     state = b"{}" if isinstance(request.state, UnsetType) else bytes(request.state)
-    try:
-        patch = _patch(state)
-    except msgspec.ValidationError:
-        return invalid_request([FieldFault(path="/state", message="must be an object: a patch of the state's keys")])
     output = _payload(request.output)
     reported, warnings = read_report(limits, msgspec.UNSET, request.usage, request.spans)
     command = Complete(
@@ -50,7 +44,7 @@ def read_complete(principal: str, lease_id: str, body: bytes, limits: Limits) ->
         principal=principal,
         fence=request.fence,
         output=output,
-        state=patch,
+        state=_patch(state),
         digest=canonical.digest(b'{"output":%b,"state":%b}' % (output, state)),
         reported=reported,
         jitter=_jitter(),
@@ -63,9 +57,6 @@ def read_fail(principal: str, lease_id: str, body: bytes, limits: Limits) -> Out
     request, warnings = _decode_fail(body)
     if isinstance(request, Problem):
         return request
-    if request.class_ in DAEMON_CLASSES:
-        message = f"{request.class_} is a class that only the daemon gives; say fatal, or name another"
-        return invalid_request([FieldFault(path="/class", message=message)])
     sent = _payload(request.details)
     details, faults = _read_details(sent, limits)
     warnings += faults
@@ -90,6 +81,23 @@ def read_fail(principal: str, lease_id: str, body: bytes, limits: Limits) -> Out
         jitter=_jitter(),
     )
     return Outcome(command, request.next, warnings)
+
+
+def _complete_faults(request: wire.Complete) -> list[FieldFault]:
+    if isinstance(request.state, UnsetType) or bytes(request.state).startswith(b"{"):
+        return []
+    return [FieldFault(path="/state", message="must be an object: a patch of the state's keys")]
+
+
+def _fail_faults(request: wire.Fail) -> list[FieldFault]:
+    if request.class_ not in DAEMON_CLASSES:
+        return []
+    message = f"{request.class_} is a class that only the daemon gives; say fatal, or name another"
+    return [FieldFault(path="/class", message=message)]
+
+
+_COMPLETE = BodyDecoder(wire.Complete, _complete_faults, {"fence": 0})
+_FAIL = BodyDecoder(wire.Fail, _fail_faults, {"fence": 0, "class": "fatal"})
 
 
 def _decode_fail(body: bytes) -> tuple[wire.Fail | Problem, list[str]]:

@@ -18,8 +18,6 @@ from stepd_protocol.limits import IDEMPOTENCY_KEY_LENGTH_MAX, Limits
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 from stepd_protocol.times import parse_time
 
-_START = BodyDecoder(StartRequest)
-
 
 def read_start(
     caller: Caller, body: bytes, traceparent: str | None, limits: Limits
@@ -28,12 +26,10 @@ def read_start(
     request = _START.decode(body)
     if isinstance(request, Problem):
         return request
-    faults, start_at = _faults(request, limits)
+    if len(request.labels) > limits.labels:
+        message = f"has {len(request.labels)} labels, {limits.labels} are allowed"
+        return invalid_request([FieldFault(path="/labels", message=message)])
     tenant = _tenant_of(caller, request.tenant)
-    if isinstance(tenant, FieldFault):
-        faults.append(tenant)
-    if faults:
-        return invalid_request(faults)
     if isinstance(tenant, Problem):
         return tenant
     input_, state = _payload(request.input, b"null"), _payload(request.state, b"{}")
@@ -44,14 +40,14 @@ def read_start(
         id=new_id(),
         workflow=request.workflow,
         actor=actor_of(caller),
-        tenant=tenant if isinstance(tenant, str) else None,
+        tenant=tenant,
         correlation=request.correlation,
         labels=msgspec.json.encode(request.labels),
         priority=request.priority,
         input=input_,
         input_hash=canonical.digest(input_),
         state=state,
-        start_at=start_at,
+        start_at=None if request.start_at is None else parse_time(request.start_at),
         on_restart=request.on_restart,
         exclusive=request.exclusive,
         traceparent=read_traceparent(traceparent),
@@ -67,26 +63,25 @@ def key_fault(key: str) -> Problem | None:
     return make_problem("invalid_request", detail)
 
 
-def _faults(request: StartRequest, limits: Limits) -> tuple[list[FieldFault], int | None]:
-    """What the types don't tell, and ``start_at`` in ms."""
+def _faults(request: StartRequest) -> list[FieldFault]:
+    """What the types don't tell."""
     faults = []
-    start_at = None
     if request.start_at is not None:
         try:
-            start_at = parse_time(request.start_at)
+            parse_time(request.start_at)
         except ValueError as fault:
             faults.append(FieldFault(path="/start_at", message=str(fault)))
-    if len(request.labels) > limits.labels:
-        message = f"has {len(request.labels)} labels, {limits.labels} are allowed"
-        faults.append(FieldFault(path="/labels", message=message))
     if request.state is not UNSET and not bytes(request.state).startswith(b"{"):
         faults.append(FieldFault(path="/state", message="must be an object"))
     if request.exclusive and request.correlation is None:
-        faults.append(FieldFault(path="/correlation", message="an exclusive execution needs a correlation"))
-    return faults, start_at
+        faults.append(FieldFault(path="/correlation", message="is needed by an exclusive execution"))
+    return faults
 
 
-def _tenant_of(caller: Caller, tenant: str | None) -> str | FieldFault | Problem | None:
+_START = BodyDecoder(StartRequest, _faults, {"workflow": "x"})
+
+
+def _tenant_of(caller: Caller, tenant: str | None) -> str | Problem | None:
     """The execution's tenant: the one named, the key's only one, or none for a key that reaches all."""
     if tenant is not None:
         if caller.tenants is None or tenant in caller.tenants:
@@ -96,7 +91,7 @@ def _tenant_of(caller: Caller, tenant: str | None) -> str | FieldFault | Problem
         return None
     if len(caller.tenants) == 1:
         return caller.tenants[0]
-    return FieldFault(path="/tenant", message="must be named: the key has several tenants")
+    return invalid_request([FieldFault(path="/tenant", message="must be named: the key has several tenants")])
 
 
 def _payload(raw: Raw | UnsetType, default: bytes) -> bytes:
