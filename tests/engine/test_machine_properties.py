@@ -109,21 +109,24 @@ class Life(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.live.pass_time(int(seconds * 1000))
 
-    @rule(force=st.booleans())
-    def cancel(self, force: bool) -> None:
-        self.live.cancel(force=force)
+    @rule(chance=st.integers(0, 7), force=st.booleans())
+    def cancel(self, chance: int, force: bool) -> None:
+        if chance == 7:
+            self.live.cancel(force=force)
 
-    @rule()
-    def pause(self) -> None:
-        self.live.run(c.Pause(ACTOR))
+    @rule(chance=st.integers(0, 3))
+    def pause(self, chance: int) -> None:
+        if chance == 3:
+            self.live.run(c.Pause(ACTOR))
 
     @rule()
     def resume(self) -> None:
         self.live.run(c.Resume(ACTOR))
 
-    @rule()
-    def restart(self) -> None:
-        self.live.run(c.Recover(1000))
+    @rule(chance=st.integers(0, 3))
+    def restart(self, chance: int) -> None:
+        if chance == 3:
+            self.live.run(c.Recover(1000))
 
     @precondition(lambda self: self.world is not None and self.world.attempts)
     @rule(data=st.data())
@@ -155,4 +158,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLife.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)

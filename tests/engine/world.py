@@ -168,6 +168,8 @@ class World:
             won = [one for one in self.attempts.values() if one.status == "succeeded" and one.ordinal == row.ordinal]
             assert len(won) <= 1, "a step succeeded twice"
         for attempt in self.attempts.values():
+            fence = self.steps[(attempt.ordinal, attempt.index)].fence
+            assert fence > attempt.fence or attempt.ended_by in (None, "holder"), "ended without its holder, not fenced"
             assert (attempt.next_at is not None) == (attempt.status in IN_FLIGHT), "an attempt nobody looks after"
 
     def _check_writes(self) -> None:
