@@ -47,8 +47,10 @@ def is_terminal() -> bool:
 
 
 def say(*parts: Cell, style: str = "") -> None:
-    """Prints one line."""
-    console().print(line(*parts, style=style), soft_wrap=True)
+    """Prints one line, without spaces at its end."""
+    text = line(*parts, style=style)
+    text.rstrip()
+    console().print(text, soft_wrap=True)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

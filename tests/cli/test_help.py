@@ -1,0 +1,58 @@
+"""The help: it documents the exit codes, and asking for it costs next to nothing."""
+
+import subprocess
+import sys
+
+import pytest
+
+from stepd.cli.exits import code_for_problem
+from stepd_protocol.problems import PROBLEMS
+from tests.cli.program import Program
+
+HEAVY = {
+    "aiohttp",
+    "asyncio",
+    "rich",
+    "msgspec",
+    "hypercorn",
+    "starlette",
+    "stepd_worker",
+    "stepd.store",
+    "stepd.engine",
+}
+
+
+@pytest.mark.parametrize("command", ["start", "watch"])
+def test_commands_that_wait_say_what_their_exit_codes_mean(stepd: Program, command: str) -> None:
+    text = stepd(command, "--help").expect(0).out
+    for line in (
+        "  1    it failed\n",
+        "  2    it was cancelled\n",
+        "  3    it needs reconciliation",
+        "  69   no daemon",
+    ):
+        assert line in text
+
+
+def test_every_command_has_a_line_of_help_that_is_not_cut(stepd: Program) -> None:
+    text = stepd("--help").expect(0).out
+    commands = text[text.index("Commands:") :]
+    for command in ("serve", "start", "ls", "show", "watch", "events", "cancel", "pause", "resume", "workflows"):
+        assert f"\n  {command} " in commands
+    assert "..." not in commands
+
+
+def test_help_imports_nothing_that_takes_time() -> None:
+    code = (
+        "import sys\nfrom stepd.cli import main\nsys.argv = ['stepd', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules, sep='\\n', file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stderr.split())
+    assert "stepd.cli.start" in imported
+    assert not imported & HEAVY
+
+
+def test_no_refusal_ends_like_an_execution() -> None:
+    codes = {code_for_problem(kind.status, code) for code, kind in PROBLEMS.items()}
+    assert codes == {65, 66, 69, 70, 77}
