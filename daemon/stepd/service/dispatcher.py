@@ -204,6 +204,8 @@ class Dispatcher:
             self._runner = None
 
     async def _woken(self) -> bool:
+        if self._wanted.is_set():
+            return True
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._wanted.wait()
