@@ -82,6 +82,7 @@ class Peer:
             "reclaim_seconds": 15,
             "limits": {},
         }
+        self._newest: dict[str, Call] = {}
         self._changed = threading.Condition()
         self._closing = False
         self._server = _Server(self)
@@ -152,7 +153,7 @@ class Peer:
             registered = {"name": name, "version": version, "digest": "d", "registered_at": "2026-11-30T12:00:00.000Z"}
             return Reply(201, registered | {"current": True, "protocol": self.protocol, "service": self.service})
         if call.name == "claim":
-            leases = self._take(call.body.get("max", 1), call.body.get("wait_seconds", 30))
+            leases = self._claim(call, call.body["claim_id"])
             return Reply(200, {"leases": leases, "held_seconds": time.monotonic() - call.at, "service": self.service})
         if call.name == "heartbeat":
             beat = {"expires_at": "2026-11-30T12:00:30.000Z", "lease_seconds": 30, "cancel": None, "warnings": []}
@@ -168,7 +169,7 @@ class Peer:
             "late": False,
             "replayed": False,
             "execution": {"id": "e-1", "status": "running"},
-            "leases": self._take(wanted.get("max", 1), 0) if wanted else [],
+            "leases": self._take(wanted["max"]) if wanted else [],
             "held_seconds": 0,
             "warnings": [],
         }
@@ -176,9 +177,20 @@ class Peer:
             answer |= {"disposition": "step_failed", "next_attempt_at": None}
         return answer | members
 
-    def _take(self, most: int, wait_seconds: float) -> list[dict[str, Any]]:
+    def _claim(self, call: Call, claim_id: str) -> list[dict[str, Any]]:
+        """A newer call with the same id takes the place of the older, which is answered empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self.queue or self._closing, wait_seconds)
+            self._newest[claim_id] = call
+            self._changed.notify_all()
+
+            def over() -> bool:
+                return self._closing or self._newest[claim_id] is not call
+
+            self._changed.wait_for(lambda: self.queue or over(), call.body["wait_seconds"])
+            return [] if over() else self._take(call.body["max"])
+
+    def _take(self, most: int) -> list[dict[str, Any]]:
+        with self._changed:
             return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
 

@@ -1,22 +1,46 @@
 """Owns a worker under test: it runs on a thread of its own, and is stopped at the end."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from stepd_worker import Worker, Workflow
+from stepd_worker import Context, Worker, Workflow
 from stepd_worker.timing import PROTOCOL, Timing
-
 from tests.sdk.peer import DEADLINE_SECONDS, Peer
 
 HURRIED = replace(PROTOCOL, refused_key=0.05, last_words=1.0, last_words_at_once=0.3)
 
 
-def jobs(effect: Any = "idempotent_write") -> Workflow:
-    """A workflow that the peer's leases belong to: they name it and its version."""
-    return Workflow("jobs", "1")
+def jobs(body: Callable[..., Any], *, effect: Any = "idempotent_write", **options: Any) -> Workflow:
+    """The workflow that the peer's leases belong to, with one step `work`."""
+    workflow = Workflow("jobs", "1")
+    workflow.step("work", effect=effect, **options)(body)
+    return workflow
+
+
+async def plus_one(ctx: Context, input: Any) -> Any:
+    """The body of most tests."""
+    return {"n": input["n"] + 1}
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A body that raises this."""
+
+    def body(ctx: Context, input: Any) -> None:
+        raise error
+
+    return body
+
+
+def wait_for(holds: Callable[[], object], what: str) -> None:
+    """Polls a condition until it holds; AssertionError after ten seconds."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.005)
 
 
 class RunningWorker:
@@ -37,10 +61,6 @@ class RunningWorker:
         """Waits until it has ended by itself."""
         self._thread.join(DEADLINE_SECONDS)
         assert not self._thread.is_alive(), "the worker did not end"
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
 
     def _serve(self) -> None:
         try:

@@ -71,6 +71,10 @@ class Life:
         try:
             await self._stopping.wait()
             await self._drain(claiming)
+        except asyncio.CancelledError:
+            self._stop(drain=False)
+            await self._drain(claiming)
+            raise
         finally:
             claiming.cancel()
             await self._close()

@@ -60,6 +60,7 @@ def returned(value: Any, changed_state: Callable[[], bytes | None], held: Held) 
 def raised(error: BaseException, held: Held) -> Outcome:
     """The outcome of a body that raised. The stack of what it did not mean to raise is logged, and goes no further."""
     effect: ReportedEffect | None = None if held.started else "none"
+    whole = error
     if isinstance(error, NotApplied):
         effect = "absent" if error.any_attempt else "none"
         error = error.error
@@ -76,7 +77,7 @@ def raised(error: BaseException, held: Held) -> Outcome:
         lease.step,
         lease.execution.id,
         lease.attempt,
-        exc_info=error,
+        exc_info=whole,
     )
     return Stopped(effect) if told else Failed("fatal", _described(error), effect)
 
