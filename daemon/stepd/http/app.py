@@ -78,7 +78,7 @@ class App:
         except ClientGone:
             pass
         except Exception:  # noqa: BLE001 — whatever failed, the client gets a whole answer and the daemon goes on
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            _log.exception("%s failed", request.name)
             await self._refuse(_failed(), request, writer)
         finally:
             request.gone.close()

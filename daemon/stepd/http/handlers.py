@@ -11,7 +11,7 @@ from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.table import Stream
 from stepd.service import executions, reads, streams, workers, workflows
-from stepd.service.base import Answer, Daemon
+from stepd.service.base import Answer, Daemon, Reply
 from stepd.service.decoding import BodyDecoder
 from stepd_protocol.fields import Request
 from stepd_protocol.problems import Problem
@@ -87,7 +87,7 @@ async def view(served: Served, call: Call) -> Answer:
     return await _unless_gone(reading, call.gone) if waits else await reading
 
 
-async def events(served: Served, call: Call) -> Answer | Stream:
+async def events(served: Served, call: Call) -> Reply | Problem | Stream:
     query = call.query
     if call.method == "HEAD" or not call.prefers("text/event-stream", "application/json"):
         return await reads.events(served.daemon, call.caller, call.path[0], query)

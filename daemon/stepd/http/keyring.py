@@ -1,5 +1,6 @@
 """Owns the keys as requests are admitted by them: entered from the settings at start, then held in memory."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
@@ -18,6 +19,7 @@ FALLBACKS: Final[tuple[Scope, ...]] = ("worker", "execute")
 """What `write` also may, each until a key with that scope has existed."""
 ALL_TENANTS: Final = "*"
 FROM_SETTINGS: Final = "settings"
+REFRESH_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -27,10 +29,13 @@ class NoAdminKey(Exception):
 
 
 class Keyring:
-    """All keys of the store, by hash. `changed` hears which callers are no longer good when keys are revoked."""
+    """A loop that holds all keys of the store. `changed` hears which callers are no longer good when some are gone."""
 
-    def __init__(self, store: Store, changed: Callable[[Callable[[Caller], bool]], None]) -> None:
+    name = "keys"
+
+    def __init__(self, store: Store, changed: Callable[[Callable[[Caller], bool]], object]) -> None:
         self._store = store
+        self.wake = asyncio.Event()
         self._changed = changed
         self._callers: dict[str, tuple[Caller, str]] = {}
         self.ever = False
@@ -42,6 +47,11 @@ class Keyring:
         # Looked up by hash: how long that takes tells of the hash at most, from which no secret can be made.
         caller, known = self._callers.get(hashed, (None, ""))
         return caller if compare_digest(known, hashed) else None
+
+    async def run_once(self) -> float:
+        """Notices what others did to the keys. Raises StoreUnavailable."""
+        await self.refresh()
+        return REFRESH_SECONDS
 
     async def refresh(self) -> None:
         """Reads the keys anew. Raises StoreUnavailable."""

@@ -64,7 +64,7 @@ def make_config(descriptor: int, certificate: str | None, key: str | None) -> Co
     return config
 
 
-def quiet_handshakes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """The loop's handler of what nobody awaited: broken handshakes are the client's affair, the rest is logged."""
+def quiet_handshakes(context: dict[str, Any]) -> None:
+    """Logs what nobody awaited, all but broken handshakes and connections, which are their clients' affair."""
     if not isinstance(context.get("exception"), OSError):
         _log.error("%s", context.get("message", "unhandled"), exc_info=context.get("exception"))

@@ -1,0 +1,1 @@
+"""The loops beside the calls: each is a `run_once` under the one runner."""

@@ -1,0 +1,228 @@
+"""Composition root: the only file that knows every part. Puts a daemon together, starts, serves and stops it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Final
+
+from msgspec import Struct
+
+from stepd.http.app import App
+from stepd.http.body import Bounds
+from stepd.http.door import Door
+from stepd.http.handlers import Served
+from stepd.http.keyring import Keyring, NoAdminKey, enter_keys
+from stepd.http.openapi import Document
+from stepd.http.phase import Phase
+from stepd.http.routes import routes_of
+from stepd.http.server import quiet_handshakes, run_server
+from stepd.http.sockets import BindRefused, Listening, listen
+from stepd.loops.pulse import Pulse
+from stepd.loops.recovery import recover
+from stepd.loops.retention import Retention
+from stepd.loops.runner import Loop, run_loop
+from stepd.loops.sweeper import Sweeper
+from stepd.observing import Observing
+from stepd.service.base import Caller, Daemon
+from stepd.service.directory import Directory
+from stepd.service.dispatcher import Dispatcher
+from stepd.service.watch import Watch
+from stepd.settings import Settings
+from stepd.signals import FORCED_EXIT, StopSignals
+from stepd.starting import StartRefused, StopAsked, compare_settings, make_store, until_available
+from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
+from stepd.telemetry.logs import set_up_logs
+
+DRAIN_LOOK_SECONDS: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class Parts(Struct):
+    """A daemon that is ready to serve."""
+
+    daemon: Daemon
+    phase: Phase
+    app: App
+    listening: Listening
+    loops: list[Loop]
+    is_open: bool
+
+
+def run(settings: Settings) -> int:
+    """Runs a daemon until it is asked to stop; answers the process's exit status. Raises StartRefused."""
+    set_up_logs(settings.log_format, settings.log_level)
+    # The one line that tells a person where to go is not left out.
+    _log.setLevel(logging.INFO)
+    return asyncio.run(_run(settings))
+
+
+async def _run(settings: Settings) -> int:
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: quiet_handshakes(context))
+    store = make_store(settings)
+    with StopSignals() as signals:
+        try:
+            listening = listen(settings.bind)
+        except BindRefused as refusal:
+            raise StartRefused(str(refusal)) from None
+        try:
+            await _open(store)
+            try:
+                parts = await _start(settings, store, listening, signals)
+                return await _serve(parts, signals)
+            except StopAsked:
+                return 0
+            finally:
+                await store.close()
+        finally:
+            listening.socket.close()
+
+
+async def _open(store: Store) -> None:
+    try:
+        await store.open()
+    except (StoreRefused, StoreUnavailable) as refusal:
+        raise StartRefused(str(refusal)) from refusal
+
+
+async def _start(settings: Settings, store: Store, listening: Listening, signals: StopSignals) -> Parts:
+    """Everything up to serving: keys, grace, what was found open. Raises StartRefused, StopAsked."""
+    dispatcher, watch, directory = Dispatcher(store), Watch(), Directory(store)
+
+    def dismiss(match: Callable[[Caller], bool]) -> None:
+        dispatcher.drop(match)
+        watch.drop(match)
+
+    keyring = Keyring(store, dismiss)
+    try:
+        await until_available(signals, "keys", lambda: enter_keys(store, settings.keys))
+    except NoAdminKey as refusal:
+        raise StartRefused(str(refusal)) from None
+    await until_available(signals, "keys", keyring.refresh)
+    if not keyring.ever and not listening.is_loopback:
+        raise StartRefused(_needs_keys(settings.bind))
+    service = await until_available(signals, "service", store.service)
+    await until_available(signals, "settings", lambda: compare_settings(store, settings))
+    pulse = Pulse(store)
+    sweeper = Sweeper(store, pulse.catch_up)
+    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper))
+    await until_available(signals, "pulse", pulse.run_once)
+    await until_available(signals, "recovery", lambda: recover(store))
+    await until_available(signals, "workers", directory.load)
+    daemon = Daemon(
+        settings=settings,
+        store=store,
+        dispatcher=dispatcher,
+        watch=watch,
+        directory=directory,
+        service_id=service.id,
+        service_name=settings.name,
+    )
+    phase = Phase()
+    observing = Observing(daemon, pulse, phase)
+    door = Door(keyring, loopback=listening.is_loopback)
+    app = App(
+        routes_of(settings),
+        Served(daemon, observing.not_ready, observing.measure, Document()),
+        door=door,
+        phase=phase,
+        bounds=Bounds(settings.limits.request_bytes),
+        hooks=observing,
+    )
+    loops: list[Loop] = [pulse, keyring]
+    if settings.loops:
+        loops += [sweeper, Retention(store)]
+    return Parts(daemon, phase, app, listening, loops, door.is_open)
+
+
+async def _serve(parts: Parts, signals: StopSignals) -> int:
+    """Serves until a signal comes, drains, and closes; answers the exit status."""
+    loops = [asyncio.create_task(run_loop(loop), name=loop.name) for loop in parts.loops]
+    settings = parts.daemon.settings
+    server = asyncio.create_task(
+        run_server(parts.app, parts.listening, parts.phase, settings.tls_certificate, settings.tls_key)
+    )
+    asked = asyncio.create_task(signals.asked.wait())
+    _announce(parts)
+    try:
+        await asyncio.wait({server, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not server.done():
+            await _drain(parts, signals)
+            parts.phase.close()
+        forced = asyncio.create_task(signals.forced.wait())
+        await asyncio.wait({server, forced}, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+    finally:
+        for task in (*loops, asked, server):
+            task.cancel()
+        await asyncio.gather(*loops, asked, server, return_exceptions=True)
+    if not server.cancelled() and (error := server.exception()) is not None:
+        raise error
+    await _say_goodbye(parts)
+    return FORCED_EXIT if signals.forced.is_set() else 0
+
+
+async def _drain(parts: Parts, signals: StopSignals) -> None:
+    """Takes no new work, and outcomes until none is due any more, the time is over, or a second signal comes."""
+    _log.info("stopping: taking outcomes for up to %g s", parts.daemon.settings.drain_seconds)
+    parts.phase.drain()
+    parts.daemon.dispatcher.stop()
+    parts.daemon.watch.stop()
+    deadline = asyncio.get_running_loop().time() + parts.daemon.settings.drain_seconds
+    while asyncio.get_running_loop().time() < deadline and not signals.forced.is_set():
+        if not await _leases_in_flight(parts.daemon.store):
+            return
+        try:
+            async with asyncio.timeout(DRAIN_LOOK_SECONDS):
+                await signals.forced.wait()
+        except TimeoutError:
+            pass
+
+
+async def _leases_in_flight(store: Store) -> int:
+    """How many outcomes are still to come; one at least where the store can't tell."""
+    try:
+        return sum((await store.held_leases()).values())
+    except StoreUnavailable:
+        return 1
+
+
+async def _say_goodbye(parts: Parts) -> None:
+    try:
+        await parts.daemon.directory.flush()
+    except StoreUnavailable:
+        _log.warning("stopped while the store is away")
+    else:
+        _log.info("stopped")
+
+
+def _pass_on(tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper) -> None:
+    """A commit is known to those who wait for it."""
+    if tell.ready:
+        dispatcher.wake()
+    if tell.executions:
+        watch.tell(tell)
+    if tell.timer is not None:
+        sweeper.expect(tell.timer)
+
+
+def _announce(parts: Parts) -> None:
+    settings = parts.daemon.settings
+    scheme = "https" if settings.tls_certificate else "http"
+    who = "open mode: without keys, for this machine only" if parts.is_open else "with keys"
+    _log.info(
+        "stepd %s listens on %s://%s, database %s, %s",
+        version("stepd"),
+        scheme,
+        parts.listening.authority,
+        settings.database,
+        who,
+    )
+
+
+def _needs_keys(bind: str) -> str:
+    return (
+        f"--bind {bind}: without keys the daemon listens on a loopback address only, since it would serve everybody. "
+        "Give it a key, for example STEPD_ADMIN_KEYS=ops=$(openssl rand -hex 32), or --bind 127.0.0.1:7117."
+    )

@@ -1,0 +1,104 @@
+"""Owns what a daemon checks and does with its store before it serves, and why it may refuse to start."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from stepd.engine import work
+from stepd.settings import Settings
+from stepd.signals import StopSignals
+from stepd.store.base import Store, StoreUnavailable
+from stepd.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+RETRY_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class StartRefused(Exception):
+    """The daemon can't start with these settings; `str()` of it says why and the way out."""
+
+
+class StopAsked(Exception):
+    """A signal came before the daemon served."""
+
+
+def make_store(settings: Settings) -> Store:
+    """The store that the database's URL names, not yet open. Raises StartRefused."""
+    scheme, mark, rest = settings.database.partition("://")
+    if mark and scheme == "sqlite":
+        return SqliteStore(_file(rest, settings.database), _for_engine(settings))
+    if mark and scheme in ("postgresql", "postgres"):
+        raise StartRefused("--database postgresql://…: PostgreSQL comes in a later release; use sqlite:///stepd.db.")
+    raise StartRefused(
+        f"--database {settings.database}: no such kind of database; use sqlite:///relative/file.db or "
+        "sqlite:////absolute/file.db."
+    )
+
+
+async def until_available(signals: StopSignals, what: str, act: Callable[[], Awaitable[T]]) -> T:
+    """What `act` answers, tried again while the store is away. Raises StopAsked."""
+    while not signals.asked.is_set():
+        try:
+            return await act()
+        except StoreUnavailable as fault:
+            _log.warning("%s: the store is away: %s", what, fault)
+        try:
+            async with asyncio.timeout(RETRY_SECONDS):
+                await signals.asked.wait()
+        except TimeoutError:
+            pass
+    raise StopAsked
+
+
+async def compare_settings(store: Store, settings: Settings) -> None:
+    """Shares the settings with the store's other daemons, and says where theirs differ. Raises StoreUnavailable."""
+    ours = settings.shared()
+    standing = await store.share_settings(ours)
+    for name, theirs, own in _differences(msgspec.json.decode(standing), msgspec.json.decode(ours)):
+        _log.warning("%s is %s here, and %s in the settings that the store's daemons share", name, own, theirs)
+
+
+def _differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """`(name, theirs, ours)` of each setting that differs."""
+    found: list[tuple[str, Any, Any]] = []
+    for name in sorted({*standing, *ours}):
+        theirs, own = standing.get(name), ours.get(name)
+        if isinstance(theirs, dict) and isinstance(own, dict):
+            found += _differences(theirs, own)
+        elif theirs != own:
+            found.append((name, theirs, own))
+    return found
+
+
+def _file(rest: str, url: str) -> Path:
+    path = rest.removeprefix("/")
+    if rest == path or not path or "?" in path:
+        raise StartRefused(f"--database {url}: name a file, like sqlite:///stepd.db or sqlite:////var/lib/stepd.db.")
+    file = Path(path)
+    if not file.parent.is_dir():
+        raise StartRefused(f"--database {url}: there is no directory {file.parent.absolute()}; make it first.")
+    if file.is_dir():
+        raise StartRefused(f"--database {url}: {file.absolute()} is a directory; name a file in it.")
+    return file
+
+
+def _for_engine(settings: Settings) -> work.Settings:
+    """The part of the settings that the rules depend on, in their units."""
+    return work.Settings(
+        lease_ms=_ms(settings.lease_seconds),
+        heartbeat_ms=_ms(settings.heartbeat_seconds),
+        reclaim_ms=_ms(settings.reclaim_seconds),
+        retention_ms=_ms(settings.retention_seconds),
+        payload_bytes=settings.limits.payload_bytes,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
