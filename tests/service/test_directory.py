@@ -28,9 +28,7 @@ async def directory(store: FakeStore) -> Directory:
     return Directory(store.as_store())
 
 
-def row(
-    seconds_ago: float, store: FakeStore, serves: str = '[{"workflow":"w"}]'
-) -> WorkerRow:
+def row(seconds_ago: float, store: FakeStore, serves: str = '[{"workflow":"w"}]') -> WorkerRow:
     return WorkerRow("me", "billing-1", "life-1", serves.encode(), b'["*"]', store.clock - int(seconds_ago * 1000))
 
 

@@ -1,0 +1,50 @@
+"""Followers hear of every change between two waits, and end with the daemon or their key."""
+
+import asyncio
+
+from stepd.service.base import Caller
+from stepd.service.watch import Watch
+from stepd.store.base import Tell
+
+ME = Caller("me", "key-1", frozenset(), None)
+
+
+def changed(execution_id: str, seq: int = 1, status: str = "running") -> Tell:
+    return Tell(ready=False, executions={execution_id: (seq, status)}, timer=None)
+
+
+async def test_a_change_before_the_wait_is_not_lost() -> None:
+    watch = Watch()
+    with watch.follow("e", ME) as follower:
+        watch.tell(changed("other"))
+        assert not await follower.changed(0)
+        watch.tell(changed("e", 3, "completed"))
+        assert await follower.changed(5)
+        assert (follower.seq, follower.status) == (3, "completed")
+        assert not await follower.changed(0)
+    assert len(watch) == 0
+
+
+async def test_an_older_look_does_not_undo_what_was_told() -> None:
+    watch = Watch()
+    with watch.follow("e", ME) as follower:
+        watch.tell(changed("e", 5, "completed"))
+        follower.note(3, "running")
+        assert (follower.seq, follower.status) == (5, "completed")
+
+
+async def test_followers_end_with_their_key() -> None:
+    watch = Watch()
+    with watch.follow("e", ME) as follower, watch.follow("e", Caller("me", "key-2", frozenset(), None)) as other:
+        waiting = asyncio.create_task(follower.changed(60))
+        await asyncio.sleep(0)
+        watch.drop(lambda caller: caller.key_id == "key-1")
+        assert not await asyncio.wait_for(waiting, 1)
+        assert (follower.ended, other.ended) == (True, False)
+
+
+async def test_who_follows_after_the_stop_waits_for_nothing() -> None:
+    watch = Watch()
+    watch.stop()
+    with watch.follow("e", ME) as follower:
+        assert not await asyncio.wait_for(follower.changed(60), 1)
