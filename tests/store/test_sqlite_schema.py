@@ -45,19 +45,19 @@ def test_the_version_that_stores_look_for_is_the_newest_one() -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_columns_are_the_fields_of_the_row_in_their_order(table: rows.Table[Any], file: Path):
+def test_columns_are_the_fields_of_the_row_in_their_order(table: rows.Table[Any], file: Path) -> None:
     assert [line[1] for line in query(file, f"pragma table_info({table.name})")] == list(table.columns)
 
 
-def test_events_have_the_execution_in_front_of_their_fields(file: Path):
+def test_events_have_the_execution_in_front_of_their_fields(file: Path) -> None:
     assert [line[1] for line in query(file, "pragma table_info(events)")] == ["execution_id", *rows.EVENTS.columns]
 
 
-def test_audit_rows_have_a_number_in_front_of_their_fields(file: Path):
+def test_audit_rows_have_a_number_in_front_of_their_fields(file: Path) -> None:
     assert [line[1] for line in query(file, "pragma table_info(audit)")] == ["id", *rows.AUDIT.columns]
 
 
-def test_down_and_up_again(file: Path):
+def test_down_and_up_again(file: Path) -> None:
     before = query(file, "select type, name, sql from sqlite_master order by name")
     run.downgrade_sqlite(file, "base")
     left = query(file, "select name from sqlite_master where type <> 'index' and name not like 'sqlite%'")
@@ -66,7 +66,9 @@ def test_down_and_up_again(file: Path):
     assert query(file, "select type, name, sql from sqlite_master order by name") == before
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_migration_that_fails_leaves_nothing_behind(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "later" / "broken_migrations"
     (package / "versions").mkdir(parents=True)
     source = Path(stepd_migrations.__file__).parent
@@ -90,7 +92,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(file: Path, tmp_path: Path
     assert query(file, "select * from pulse") == []
 
 
-def test_the_audit_log_takes_rows_and_lets_none_go(file: Path):
+def test_the_audit_log_takes_rows_and_lets_none_go(file: Path) -> None:
     query(file, "insert into audit values (1, 10, 'p', null, 'do', 'x', null, null, 'done')")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         query(file, "update audit set principal = 'q'")
@@ -101,7 +103,7 @@ def test_the_audit_log_takes_rows_and_lets_none_go(file: Path):
     assert query(file, "select * from audit") == []
 
 
-def test_the_ledger_takes_rows_and_lets_none_go(file: Path):
+def test_the_ledger_takes_rows_and_lets_none_go(file: Path) -> None:
     query(file, "insert into ledger values ('a', 'x', 10, 'p', 'k', 'h', x'00', x'00')")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         query(file, "update ledger set operator = 'q'")
@@ -109,7 +111,7 @@ def test_the_ledger_takes_rows_and_lets_none_go(file: Path):
         query(file, "delete from ledger")
 
 
-async def test_a_store_makes_its_file_and_opens_it_again(tmp_path: Path):
+async def test_a_store_makes_its_file_and_opens_it_again(tmp_path: Path) -> None:
     for _ in range(2):
         store = SqliteStore(tmp_path / "new.db", Settings())
         await store.open()
@@ -117,21 +119,21 @@ async def test_a_store_makes_its_file_and_opens_it_again(tmp_path: Path):
     assert query(tmp_path / "new.db", "select version_num from alembic_version") == [(stepd_migrations.HEAD,)]
 
 
-async def test_a_newer_schema_is_refused_and_stays_as_it_is(file: Path):
+async def test_a_newer_schema_is_refused_and_stays_as_it_is(file: Path) -> None:
     query(file, "update alembic_version set version_num = '9999'")
     with pytest.raises(StoreRefused, match=r"9999.*as new as"):
         await SqliteStore(file, Settings()).open()
     assert query(file, "select version_num from alembic_version") == [("9999",)]
 
 
-async def test_another_programs_database_is_refused_and_stays_as_it_is(tmp_path: Path):
+async def test_another_programs_database_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     query(tmp_path / "other.db", "create table theirs (x)")
     with pytest.raises(StoreRefused, match=r"another program.*--database"):
         await SqliteStore(tmp_path / "other.db", Settings()).open()
     assert query(tmp_path / "other.db", "select name from sqlite_master") == [("theirs",)]
 
 
-async def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path: Path):
+async def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     text = b"not a database at all, but long enough to look like one " * 100
     (tmp_path / "text.db").write_bytes(text)
     with pytest.raises(StoreRefused, match="not an SQLite database"):
@@ -139,6 +141,6 @@ async def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path
     assert (tmp_path / "text.db").read_bytes() == text
 
 
-async def test_a_directory_that_is_not_there_is_named(tmp_path: Path):
+async def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match=r"missing/x\.db\.lock"):
         await SqliteStore(tmp_path / "missing" / "x.db", Settings()).open()

@@ -9,7 +9,7 @@ import msgspec
 
 from stepd.engine.commands import Granted
 from stepd.engine.model import Step
-from stepd.store.base import Dealt, Request
+from stepd.store.base import Dealt, Request, Serve
 
 Order: TypeAlias = tuple[int, int, int, str, int, int]
 
@@ -34,18 +34,14 @@ class Desk:
 
     def fits(self, row: Step, now: int) -> bool:
         """Whether the claim has room for this step, serves it, may see it, and hasn't just called it unservable."""
+        if self.room <= 0:
+            return False
         tenants = self.request.tenants
-        return (
-            self.room > 0
-            and (tenants is None or row.tenant in tenants)
-            and any(
-                serve.workflow == row.workflow
-                and (serve.version is None or serve.version == row.version)
-                and (serve.steps is None or row.step in serve.steps)
-                for serve in self.request.serves
-            )
-            and not (row.shunned is not None and self._shunned(row.shunned, now))
-        )
+        if tenants is not None and row.tenant not in tenants:
+            return False
+        if row.shunned is not None and self._shunned(row.shunned, now):
+            return False
+        return any(_serves(serve, row) for serve in self.request.serves)
 
     def take(self, granted: Granted) -> bool:
         """Takes a lease. False, and no room from then on, where the answer would grow too heavy; one always fits."""
@@ -62,6 +58,14 @@ class Desk:
         entries: list[tuple[str, str, int]] = msgspec.json.decode(shunned)
         me = (self.request.principal, self.request.instance)
         return any((principal, instance) == me and until > now for principal, instance, until in entries)
+
+
+def _serves(serve: Serve, row: Step) -> bool:
+    return (
+        serve.workflow == row.workflow
+        and (serve.version is None or serve.version == row.version)
+        and (serve.steps is None or row.step in serve.steps)
+    )
 
 
 def steps_wanted(desks: Iterable[Desk], workflow: str, version: str | None) -> frozenset[str] | None:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
 from stepd.store.base import StoreUnavailable, Tell
+from stepd.store.sqlite.cache import Cache
 from stepd.store.sqlite.connections import OPEN_WAIT_SECONDS, connect_writer
 from stepd.store.sqlite.errors import Broken, Locked, translated, unavailable
 from stepd.store.sqlite.transaction import Transaction
@@ -63,6 +64,7 @@ class Commits:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._connection: sqlite3.Connection | None = connect_writer(file, OPEN_WAIT_SECONDS)
+        self._cache = Cache()
         self._waiting: deque[_Unit] = deque()
         self._scheduled: asyncio.Handle | None = None
         self._pauses = 0
@@ -156,6 +158,7 @@ class Commits:
         connection = self.connection
         try:
             connection.execute("begin immediate")
+            self._cache.refresh(connection)
             self._pauses = 0
             told, spoiled = self._perform(connection, batch)
             if spoiled is None:
@@ -179,7 +182,7 @@ class Commits:
         for number, unit in enumerate(batch):
             if unit.future.done():
                 continue
-            transaction = Transaction(connection, self._clock)
+            transaction = Transaction(connection, self._cache, self._clock)
             unit.error = None
             before = connection.total_changes
             try:
@@ -203,6 +206,7 @@ class Commits:
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         """Undoes the transaction; SQLite may have done so itself already."""
+        self._cache.clear()
         if not connection.in_transaction:
             return
         try:

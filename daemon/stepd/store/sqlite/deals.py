@@ -86,14 +86,13 @@ class Deals:
 
     def _lease(self, transaction: Transaction, row: Step, desk: Desk) -> bool:
         """Leases the step to this desk; False where it isn't to be had any more, or is too much for the desk."""
-        connection = transaction.connection
-        execution = loading.execution(connection, row.execution_id)
+        execution = loading.execution(transaction, row.execution_id)
         if execution is None:
             return False
         loaded = Loaded(execution)
         loaded.steps[(row.ordinal, row.index)] = row
         definition = self._decisions.definition(transaction, execution)
-        loading.load(connection, loaded, needs_of_lease(definition, execution, row))
+        loading.load(transaction, loaded, needs_of_lease(definition, execution, row))
         request = desk.request
         command = Lease(
             ordinal=row.ordinal,

@@ -33,7 +33,7 @@ class Decisions:
         self, transaction: Transaction, command: Command, execution_id: str, scope: Scope = EVERYTHING
     ) -> Answer:
         """Gives the command to the execution; NotFound where there is none in scope."""
-        execution = loading.execution(transaction.connection, execution_id)
+        execution = loading.execution(transaction, execution_id)
         if execution is None or not sees(scope, execution):
             return NotFound()
         return self._carry_out(transaction, Loaded(execution), command)
@@ -42,15 +42,14 @@ class Decisions:
         self, transaction: Transaction, command: Command, attempt_id: str, scope: Scope = EVERYTHING
     ) -> Answer:
         """Gives the command to the execution that the attempt belongs to; NotFound where there is none in scope."""
-        connection = transaction.connection
-        attempt = loading.attempt(connection, attempt_id)
-        execution = None if attempt is None else loading.execution(connection, attempt.execution_id)
+        attempt = loading.attempt(transaction, attempt_id)
+        execution = None if attempt is None else loading.execution(transaction, attempt.execution_id)
         if attempt is None or execution is None or not sees(scope, execution):
             return NotFound()
         loaded = Loaded(execution)
         loaded.attempts[attempt.id] = attempt
         definition = self.definition(transaction, execution)
-        loading.load(connection, loaded, needs_of_call(definition, execution, command, attempt))
+        loading.load(transaction, loaded, needs_of_call(definition, execution, command, attempt))
         return self._carry_out(transaction, loaded, command)
 
     def think(self, transaction: Transaction, loaded: Loaded, command: Command) -> tuple[Answer, Work]:
@@ -62,7 +61,7 @@ class Decisions:
             try:
                 return decide(work, command), work
             except Missing as missing:
-                loading.load(transaction.connection, loaded, missing.needs)
+                loading.load(transaction, loaded, missing.needs)
         raise RuntimeError(f"{type(command).__name__} on execution {loaded.execution.id} never has all it needs")
 
     def definition(self, transaction: Transaction, execution: Execution) -> Compiled:

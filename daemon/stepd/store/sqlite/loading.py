@@ -1,4 +1,4 @@
-"""Loads the rows that a decision needs, as few and as late as it can."""
+"""Loads the rows that a decision needs: from what the transaction's cache has, else from the database."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import Final, assert_never
 
 from stepd.engine.model import Attempt, Execution, Step
-from stepd.engine.work import Loaded, Need
+from stepd.engine.work import Loaded, Need, StepKey
+from stepd.store.sqlite.cache import Entry
 from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, STEPS
+from stepd.store.sqlite.transaction import Transaction
 
 EXECUTION: Final = f"{EXECUTIONS.select} where id = ?"
 ATTEMPT: Final = f"{ATTEMPTS.select} where id = ?"
@@ -25,57 +27,100 @@ UNSETTLED_ATTEMPTS: Final = (
 PAYLOAD: Final = "select body from payloads where execution_id = ? and name = ?"
 
 
-def execution(connection: sqlite3.Connection, execution_id: str) -> Execution | None:
+def execution(transaction: Transaction, execution_id: str) -> Execution | None:
     """The execution's row."""
+    entry = transaction.cache.get(execution_id)
+    if entry is not None:
+        return entry.execution
+    row = read_execution(transaction.connection, execution_id)
+    return None if row is None else transaction.cache.add(row).execution
+
+
+def attempt(transaction: Transaction, attempt_id: str) -> Attempt | None:
+    """The attempt's row."""
+    row = transaction.cache.attempt(attempt_id)
+    if row is not None:
+        return row
+    values = transaction.connection.execute(ATTEMPT, (attempt_id,)).fetchone()
+    return None if values is None else ATTEMPTS.read(values)
+
+
+def load(transaction: Transaction, loaded: Loaded, needs: Iterable[Need]) -> None:
+    """Adds to ``loaded`` what a decision said it needs."""
+    entry = _entry(transaction, loaded)
+    for kind, name, ordinal, index in needs:
+        match kind:
+            case "step":
+                key = (ordinal, index)
+                loaded.steps[key] = entry.steps.get(key) or _step(transaction, entry, key)
+            case "attempt":
+                found = attempt(transaction, name)
+                belongs = found is not None and found.execution_id == loaded.execution.id
+                loaded.attempts[name] = found if belongs else None
+            case "payload":
+                body = entry.payloads.get(name)
+                loaded.payloads[name] = _payload(transaction, entry, name) if body is None else body
+            case "unsettled":
+                _load_unsettled(transaction, loaded)
+            case "rows":
+                _load_rows(transaction, entry, loaded)
+            case _:
+                assert_never(kind)
+
+
+def read_execution(connection: sqlite3.Connection, execution_id: str) -> Execution | None:
+    """The execution's row, from the database."""
     values = connection.execute(EXECUTION, (execution_id,)).fetchone()
     return None if values is None else EXECUTIONS.read(values)
 
 
-def attempt(connection: sqlite3.Connection, attempt_id: str) -> Attempt | None:
-    """The attempt's row."""
-    values = connection.execute(ATTEMPT, (attempt_id,)).fetchone()
-    return None if values is None else ATTEMPTS.read(values)
-
-
-def step(connection: sqlite3.Connection, execution_id: str, ordinal: int, index: int) -> Step | None:
-    """The step's row; None while it is pending."""
-    values = connection.execute(STEP, (execution_id, ordinal, index)).fetchone()
-    return None if values is None else STEPS.read(values)
-
-
-def steps(connection: sqlite3.Connection, execution_id: str) -> list[Step]:
-    """Every step row of the execution, in the order of the definition."""
+def read_steps(connection: sqlite3.Connection, execution_id: str) -> list[Step]:
+    """Every step row of the execution in the order of the definition, from the database."""
     return [STEPS.read(values) for values in connection.execute(ALL_STEPS, (execution_id,))]
 
 
-def load(connection: sqlite3.Connection, loaded: Loaded, needs: Iterable[Need]) -> None:
-    """Adds to ``loaded`` what a decision said it needs."""
-    for need in needs:
-        match need.kind:
-            case "step":
-                _, _, ordinal, index = need
-                loaded.steps[(ordinal, index)] = step(connection, loaded.execution.id, ordinal, index)
-            case "attempt":
-                found = attempt(connection, need.name)
-                belongs = found is not None and found.execution_id == loaded.execution.id
-                loaded.attempts[need.name] = found if belongs else None
-            case "payload":
-                values = connection.execute(PAYLOAD, (loaded.execution.id, need.name)).fetchone()
-                loaded.payloads[need.name] = None if values is None else values[0]
-            case "unsettled":
-                _load_unsettled(connection, loaded)
-            case "rows":
-                rows = steps(connection, loaded.execution.id)
-                loaded.steps.update({(row.ordinal, row.index): row for row in rows})
-                loaded.rows = [(row.ordinal, row.index) for row in rows]
-            case _:
-                assert_never(need.kind)
+def _entry(transaction: Transaction, loaded: Loaded) -> Entry:
+    return transaction.cache.get(loaded.execution.id) or transaction.cache.add(loaded.execution)
 
 
-def _load_unsettled(connection: sqlite3.Connection, loaded: Loaded) -> None:
-    rows = [STEPS.read(values) for values in connection.execute(UNSETTLED, (loaded.execution.id,))]
+def _step(transaction: Transaction, entry: Entry, key: StepKey) -> Step | None:
+    if entry.whole:
+        return None
+    values = transaction.connection.execute(STEP, (entry.execution.id, *key)).fetchone()
+    if values is None:
+        return None
+    row = STEPS.read(values)
+    entry.keep_steps({key: row})
+    return row
+
+
+def _payload(transaction: Transaction, entry: Entry, name: str) -> bytes | None:
+    values = transaction.connection.execute(PAYLOAD, (entry.execution.id, name)).fetchone()
+    if values is None:
+        return None
+    body: bytes = values[0]
+    entry.keep_payload(name, body)
+    return body
+
+
+def _load_rows(transaction: Transaction, entry: Entry, loaded: Loaded) -> None:
+    if not entry.whole:
+        rows = read_steps(transaction.connection, loaded.execution.id)
+        found = {(row.ordinal, row.index): row for row in rows}
+        loaded.steps.update(found)
+        loaded.rows = list(found)
+        entry.whole = True
+        entry.keep_steps(found)
+        return
+    loaded.steps.update(entry.steps)
+    loaded.rows = sorted(entry.steps)
+
+
+def _load_unsettled(transaction: Transaction, loaded: Loaded) -> None:
+    connection, execution_id = transaction.connection, loaded.execution.id
+    rows = [STEPS.read(values) for values in connection.execute(UNSETTLED, (execution_id,))]
     loaded.steps.update({(row.ordinal, row.index): row for row in rows})
     loaded.unsettled = [(row.ordinal, row.index) for row in rows]
-    for values in connection.execute(UNSETTLED_ATTEMPTS, (loaded.execution.id,)):
+    for values in connection.execute(UNSETTLED_ATTEMPTS, (execution_id,)):
         found = ATTEMPTS.read(values)
         loaded.attempts[found.id] = found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Final
 
@@ -14,12 +14,19 @@ from stepd.store.dealing import Desk, order_of, steps_wanted
 from stepd.store.sqlite.rows import STEPS
 
 CLAIMABLE: Final = "status = 'queued' and parked = 0"
-ORDER: Final = "order by priority desc, due_at, execution_created_at, execution_id, ordinal, idx limit ?"
 STEPS_ONLY: Final = "and step in (select value from json_each(?))"
-BY_VERSION: Final = f"from steps indexed by steps_claimable where workflow = ? and version = ? and {CLAIMABLE}"
-BY_TENANT: Final = (
-    f"from steps indexed by steps_claimable_by_tenant where workflow = ? and version = ? and tenant = ? and {CLAIMABLE}"
+ORDER: Final = "order by priority desc, due_at, execution_created_at, execution_id, ordinal, idx limit ?"
+OF_VERSION: Final = (
+    f"select {STEPS.listed} from steps indexed by steps_claimable where workflow = ? and version = ? and {CLAIMABLE}"
 )
+OF_TENANT: Final = (
+    f"select {STEPS.listed} from steps indexed by steps_claimable_by_tenant "
+    f"where workflow = ? and version = ? and tenant = ? and {CLAIMABLE}"
+)
+ALL_OF_VERSION: Final = f"{OF_VERSION} {ORDER}"
+SOME_OF_VERSION: Final = f"{OF_VERSION} {STEPS_ONLY} {ORDER}"
+ALL_OF_TENANT: Final = f"{OF_TENANT} {ORDER}"
+SOME_OF_TENANT: Final = f"{OF_TENANT} {STEPS_ONLY} {ORDER}"
 QUEUED_VERSIONS: Final = f"""
     with recursive queued (version) as (
         select min(version) from steps indexed by steps_claimable where workflow = ?1 and {CLAIMABLE}
@@ -33,19 +40,20 @@ QUEUED_VERSIONS: Final = f"""
 
 
 def candidates(connection: sqlite3.Connection, desks: Sequence[Desk]) -> Iterator[Step]:
-    """Claimable steps that may fit these desks, in order, each once. What desks still want is looked at as it goes on.
-
-    A step given before and not leased by then may be skipped over; one that is leased is never given again.
-    """
+    """Claimable steps that may fit these desks, in order, each once, for as long as any of the desks has room."""
     queues = [
         _Queue(connection, workflow, version, tenant, members)
         for (workflow, version, tenant), members in _queues(connection, desks).items()
     ]
     if len(queues) == 1:
-        yield from queues[0].rows()
-        return
+        return queues[0].rows()
+    return _each_once(merge(*(queue.rows() for queue in queues), key=order_of))
+
+
+def _each_once(rows: Iterable[Step]) -> Iterator[Step]:
+    """A step may stand in two queues: in its version's, and in its tenant's of that version."""
     given: set[tuple[str, int, int]] = set()
-    for row in merge(*(queue.rows() for queue in queues), key=order_of):
+    for row in rows:
         key = (row.execution_id, row.ordinal, row.index)
         if key not in given:
             given.add(key)
@@ -85,31 +93,29 @@ class _Queue:
         self._version = version
         self._tenant = tenant
         self._desks = desks
-        self._given: set[tuple[str, int, int]] = set()
 
     def rows(self) -> Iterator[Step]:
         """The steps in order, until no desk has room. Each further look goes twice as deep, past what nobody took."""
         limit = sum(desk.room for desk in self._desks)
+        given: set[tuple[str, int, int]] = set()
         while any(desk.room > 0 for desk in self._desks):
             found = self._fetch(limit)
             for row in found:
-                key = (row.execution_id, row.ordinal, row.index)
-                if key not in self._given:
-                    self._given.add(key)
+                if not given or (row.execution_id, row.ordinal, row.index) not in given:
                     yield row
             if len(found) < limit:
                 return
+            given.update((row.execution_id, row.ordinal, row.index) for row in found)
             limit *= 2
 
     def _fetch(self, limit: int) -> list[Step]:
         steps = steps_wanted(self._desks, self._workflow, self._version)
-        parameters: list[object] = [self._workflow, self._version]
-        statement = f"select {STEPS.listed} {BY_VERSION}"
+        of: tuple[object, ...] = (self._workflow, self._version)
         if self._tenant is not None:
-            statement = f"select {STEPS.listed} {BY_TENANT}"
-            parameters.append(self._tenant)
-        if steps is not None:
-            statement = f"{statement} {STEPS_ONLY}"
-            parameters.append(msgspec.json.encode(sorted(steps)).decode())
-        rows = self._connection.execute(f"{statement} {ORDER}", (*parameters, limit)).fetchall()
-        return [STEPS.read(values) for values in rows]
+            of = (*of, self._tenant)
+        if steps is None:
+            statement = ALL_OF_VERSION if self._tenant is None else ALL_OF_TENANT
+        else:
+            statement = SOME_OF_VERSION if self._tenant is None else SOME_OF_TENANT
+            of = (*of, msgspec.json.encode(sorted(steps)).decode())
+        return [STEPS.read(values) for values in self._connection.execute(statement, (*of, limit)).fetchall()]

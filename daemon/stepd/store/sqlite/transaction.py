@@ -7,15 +7,20 @@ import sqlite3
 from stepd.clock import Clock
 from stepd.engine.work import Changes
 from stepd.store.base import Tell
+from stepd.store.sqlite.cache import Cache
 
 
 class Transaction:
-    """What a unit works with: the connection inside the transaction, the store's clock, and what to tell afterwards."""
+    """What a unit works with: the connection inside the transaction, rows known from before, and the store's clock.
 
-    __slots__ = ("_clock", "connection", "executions", "ready", "timer")
+    What is to be told after the commit gathers here.
+    """
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    __slots__ = ("_clock", "cache", "connection", "executions", "ready", "timer")
+
+    def __init__(self, connection: sqlite3.Connection, cache: Cache, clock: Clock) -> None:
         self.connection = connection
+        self.cache = cache
         self._clock = clock
         self.ready = False
         self.executions: dict[str, tuple[int, str]] = {}
@@ -25,8 +30,9 @@ class Transaction:
         """The store's clock, ms; read anew by each decision."""
         return self._clock.now()
 
-    def note(self, changes: Changes) -> None:
-        """Remembers what those who wait are to be told of these changes."""
+    def written(self, changes: Changes) -> None:
+        """Hears of changes once they are written: for the cache, and for those who wait."""
+        self.cache.written(changes)
         self.ready = self.ready or changes.ready
         if changes.events:
             self.executions[changes.execution.id] = (changes.execution.seq, changes.execution.status)

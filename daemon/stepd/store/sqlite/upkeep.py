@@ -59,6 +59,7 @@ def pulse(transaction: Transaction) -> bool:
     connection.execute(MOVE_PULSE, (now,))
     if stood_at is None or now - stood_at[0] <= GRACE_AFTER_MS:
         return False
+    transaction.cache.clear()
     connection.execute(GRACE_TO_LEASES, {"now": now})
     connection.execute(GRACE_TO_ORPHANS, {"now": now})
     return True

@@ -36,7 +36,7 @@ class TooLarge(Exception):
 
 def standing(connection: sqlite3.Connection, execution_id: str, scope: Scope) -> Execution | None:
     """The execution's row, where it is in scope."""
-    found = loading.execution(connection, execution_id)
+    found = loading.read_execution(connection, execution_id)
     return found if found is not None and sees(scope, found) else None
 
 
@@ -61,7 +61,7 @@ def view(
         return None
     return ExecutionRows(
         execution,
-        loading.steps(connection, execution_id),
+        loading.read_steps(connection, execution_id),
         attempts_of(connection, execution_id) if attempts else [],
         dict(connection.execute(ALL_PAYLOADS if payloads else STANDING_PAYLOADS, (execution_id,)).fetchall()),
     )

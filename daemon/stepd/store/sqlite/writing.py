@@ -41,7 +41,7 @@ def write(transaction: Transaction, loaded: Loaded, changes: Changes) -> None:
     _steps(connection, loaded, changes)
     _attempts(connection, loaded, changes)
     _belongings(connection, changes)
-    transaction.note(changes)
+    transaction.written(changes)
 
 
 def _bulk(connection: sqlite3.Connection, changes: Changes) -> None:
