@@ -62,7 +62,7 @@ class Attempts:
         if self._stopping.is_set():
             return NOT_BEGUN
         try:
-            arguments = _arguments(body, lease)
+            arguments = arguments_of(body, lease)
         except (ValueError, msgspec.MsgspecError) as fault:
             return invalid_input(fault)
         announces = lease.start_required and not body.begins_effect
@@ -168,7 +168,8 @@ def _unservable(lease: Lease, body: Body | None) -> Failed:
     return Failed("unservable", why, effect="none")
 
 
-def _arguments(body: Body, lease: Lease) -> tuple[Any, ...]:
+def arguments_of(body: Body, lease: Lease) -> tuple[Any, ...]:
+    """What a body is handed after its context. Raises ValueError or MsgspecError where its type can't be made of it."""
     given = bytes(lease.input)
     value = msgspec.json.decode(given) if body.input_type is None else body.input_type.decode(given)
     return (value, Ancestors(lease.steps)) if body.takes_steps else (value,)

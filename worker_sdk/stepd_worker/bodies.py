@@ -6,15 +6,19 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from stepd_worker.context import Context
 from stepd_worker.held import Held
-from stepd_worker.outcomes import Outcome, raised, returned
+from stepd_worker.outcomes import Outcome, Stopped, raised, returned
 from stepd_worker.spans import enter_trace
 from stepd_worker.workflow import Body
 
-Work = Callable[[], object]
+Work = Callable[[], Callable[[], object]]
+"""Returns what tells its end."""
+
+NEVER_BEGAN: Final = Stopped("none")
+"""The outcome of a body that was told to stop before it could begin."""
 
 
 class Threads:
@@ -23,34 +27,35 @@ class Threads:
     def __init__(self, most: int) -> None:
         self._most = most
         self._started = 0
-        self._idle = 0
+        self._free = 0
+        """Threads that wait for work, less the work that waits for threads."""
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
 
     def submit(self, work: Work) -> None:
         """Runs work on a free thread; waits for one where all are taken."""
         with self._lock:
-            starts = self._idle <= self._queue.qsize() and self._started < self._most
-            self._started += starts
+            starts = self._free <= 0 and self._started < self._most
+            if starts:
+                self._started += 1
+            else:
+                self._free -= 1
         self._queue.put(work)
         if starts:
-            threading.Thread(target=self._work, name=f"stepd-body-{self._started}", daemon=True).start()
+            threading.Thread(target=self._run, name=f"stepd-body-{self._started}", daemon=True).start()
 
     def close(self) -> None:
         """Lets threads end as they become free."""
         for _ in range(self._started):
             self._queue.put(None)
 
-    def _work(self) -> None:
-        while True:
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            tell = work()
+            # Free before anybody hears of the end, so that what is begun upon it finds this thread.
             with self._lock:
-                self._idle += 1
-            work = self._queue.get()
-            with self._lock:
-                self._idle -= 1
-            if work is None:
-                return
-            work()
+                self._free += 1
+            tell()
 
 
 def start_body(body: Body, held: Held, arguments: tuple[Any, ...], threads: Threads) -> "asyncio.Future[Outcome]":
@@ -60,6 +65,7 @@ def start_body(body: Body, held: Held, arguments: tuple[Any, ...], threads: Thre
     done: asyncio.Future[Outcome] = loop.create_future()
     if body.is_async:
         task = loop.create_task(_run_async(body, held, context, arguments, done))
+        task.add_done_callback(partial(_never_began, done))
         held.stop_body = partial(_stop_async, loop, task, context)
     else:
         held.stop_body = partial(_stop_plain, context)
@@ -74,8 +80,11 @@ async def _run_async(
     body: Body, held: Held, context: Context, arguments: tuple[Any, ...], done: "asyncio.Future[Outcome]"
 ) -> None:
     try:
-        enter_trace(held.lease.traceparent)
-        outcome = returned(await body.function(context, *arguments), context.changed_state, held)
+        if held.cancellation.is_set():
+            outcome: Outcome = NEVER_BEGAN
+        else:
+            enter_trace(held.lease.traceparent)
+            outcome = returned(await body.function(context, *arguments), context.changed_state, held)
     except GeneratorExit:  # the loop is closing: nobody waits for the outcome
         raise
     except BaseException as error:  # noqa: BLE001 — whatever a body raises is its outcome, sys.exit() too
@@ -90,16 +99,21 @@ def _run_plain(
     arguments: tuple[Any, ...],
     done: "asyncio.Future[Outcome]",
     loop: asyncio.AbstractEventLoop,
-) -> None:
+) -> Callable[[], object]:
     try:
-        enter_trace(held.lease.traceparent)
-        outcome = returned(body.function(context, *arguments), context.changed_state, held)
+        if held.cancellation.is_set():
+            outcome: Outcome = NEVER_BEGAN
+        else:
+            enter_trace(held.lease.traceparent)
+            outcome = returned(body.function(context, *arguments), context.changed_state, held)
     except BaseException as error:  # noqa: BLE001 — whatever a body raises is its outcome, sys.exit() too
         outcome = raised(error, held)
-    try:
-        loop.call_soon_threadsafe(_resolve, done, outcome)
-    except RuntimeError:  # the loop is closed: the worker went on without this thread
-        pass
+    return partial(_call_soon, loop, _resolve, done, outcome)
+
+
+def _never_began(done: "asyncio.Future[Outcome]", task: "asyncio.Task[None]") -> None:
+    """A task that is cancelled before its first step runs none of its code, not even what would tell its outcome."""
+    _resolve(done, NEVER_BEGAN)
 
 
 def _resolve(done: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
@@ -108,9 +122,13 @@ def _resolve(done: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
 
 
 def _stop_async(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]", context: Context) -> None:
+    _call_soon(loop, _cancel, task, context)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
     try:
-        loop.call_soon_threadsafe(_cancel, task, context)
-    except RuntimeError:  # the loop is closed, and its bodies with it
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:  # the loop is closed: the worker has ended without this body
         pass
 
 
