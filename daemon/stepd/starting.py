@@ -96,7 +96,9 @@ def _for_engine(settings: Settings) -> work.Settings:
         heartbeat_ms=_ms(settings.heartbeat_seconds),
         reclaim_ms=_ms(settings.reclaim_seconds),
         retention_ms=_ms(settings.retention_seconds),
-        payload_bytes=settings.limits.payload_bytes,
+        input_bytes=settings.limits.input_bytes,
+        output_bytes=settings.limits.output_bytes,
+        state_bytes=settings.limits.state_bytes,
     )
 
 

@@ -102,11 +102,12 @@ def _caught_value(work: Work, compiled: CompiledStep, class_: str) -> bytes | _N
         except ExpressionFailed as failed:
             return _NotCaught("expression_failed", str(failed))
         except CheckpointMismatch as mismatch:
+            work.execution.mismatch = True
             return _NotCaught("checkpoint_mismatch", _mismatch_message(mismatch))
         raw = encode(value)
         fault = compiled.output_schema.first_fault(value) if compiled.output_schema is not None else None
-        if fault is None and len(raw) > work.settings.payload_bytes:
-            fault = f"it has {len(raw)} bytes, {work.settings.payload_bytes} are allowed"
+        if fault is None and len(raw) > work.settings.output_bytes:
+            fault = f"it has {len(raw)} bytes, {work.settings.output_bytes} are allowed"
         return raw if fault is None else _NotCaught("invalid_output", f"the value of catch for {class_}: {fault}")
     return None
 
@@ -156,8 +157,8 @@ def _take_input(work: Work, compiled: CompiledStep, row: Step, environment: Envi
     else:
         value = compiled.input.render(environment)
         raw = encode(value)
-        if len(raw) > work.settings.payload_bytes:
-            return f"the input has {len(raw)} bytes, {work.settings.payload_bytes} are allowed"
+        if len(raw) > work.settings.input_bytes:
+            return f"the input has {len(raw)} bytes, {work.settings.input_bytes} are allowed"
         row.own_input, row.input_hash = True, digest(raw)
         work.changes.payloads[input_name(compiled.ordinal, NO_INDEX)] = raw
     return None if compiled.input_schema is None else compiled.input_schema.first_fault(value)

@@ -42,8 +42,7 @@ def pause(work: Work, command: Pause) -> Done | Conflict:
         audit(work, command.actor, "execution.pause")
         return Done(execution.status)
     if execution.status not in GOING and execution.status != "scheduled":
-        ended = execution.status in ENDED
-        return Conflict("already_ended" if ended else "not_pausable", execution.status, execution.id)
+        return Conflict("not_pausable", execution.status, execution.id)
     audit(work, command.actor, "execution.pause")
     execution.status = "paused"
     set_due(execution)
@@ -52,11 +51,9 @@ def pause(work: Work, command: Pause) -> Done | Conflict:
     return Done(execution.status)
 
 
-def resume(work: Work, command: Resume) -> Done | Conflict:
+def resume(work: Work, command: Resume) -> Done:
     """Ends a pause: what became ready or due meanwhile acts now. Nothing to do where there is no pause."""
     execution = work.execution
-    if execution.status in ENDED:
-        return Conflict("already_ended", execution.status, execution.id)
     audit(work, command.actor, "execution.resume")
     if execution.status != "paused":
         return Done(execution.status)

@@ -106,6 +106,11 @@ def make_uncertain(work: Work, row: Step, error: bytes, attempt: int | None = No
         begin_ending(work, "failing", msgspec.json.encode(message))
 
 
+def doubt(row: Step) -> bytes:
+    """The error of an open row that an earlier attempt left doubtful."""
+    return row.error or error_json("lost", "an earlier attempt may have left something behind")
+
+
 def _close(work: Work) -> Close:
     """What the ending comes to, by its four rules."""
     execution = work.execution
@@ -123,13 +128,12 @@ def _stop(work: Work, row: Step) -> None:
     compiled = work.definition.steps[row.ordinal]
     if row.lease_id is None:
         if is_write(compiled) and row.effect != "none":
-            make_uncertain(
-                work, row, row.error or error_json("lost", "an earlier attempt may have left something behind")
-            )
+            make_uncertain(work, row, doubt(row))
         return
     attempt = work.change_attempt(row.lease_id)
     if attempt.status == "leased" or not is_write(compiled):
-        end_attempt(work, attempt, row, "execution_ending", "ending")
+        ran = attempt.status != "leased"
+        end_attempt(work, attempt, row, "forced" if ran and work.execution.forced else "execution_ending", "ending")
         if is_write(compiled) and row.effect != "none":
             set_status(work, row, "queued")
             _stop(work, row)

@@ -14,6 +14,7 @@ from stepd.engine.standing import end_attempt, queue, wait_to_retry
 from stepd.engine.transitions import What
 from stepd.engine.verdicts import Row, Verdict, backoff_ms, judge
 from stepd.engine.work import Work
+from stepd_protocol.times import format_time
 
 Kind = Literal["retryable", "unservable", "interrupted", "cancelled", "fatal", "timeout", "lost"]
 
@@ -108,7 +109,7 @@ def _apply(work: Work, attempt: Attempt, row: Step, verdict: Verdict, failure: F
         queue(work, row)
         return Settlement("requeued")
     wait_to_retry(work, row, due_at)
-    work.emit("step.retry_scheduled", row.step, row.index, *told, {"next_attempt_at": due_at})
+    work.emit("step.retry_scheduled", row.step, row.index, *told, {"next_attempt_at": format_time(due_at)})
     return Settlement("retry_scheduled", due_at)
 
 

@@ -82,17 +82,17 @@ def _updated_state(work: Work, environment: Environment) -> bytes | None:
     if fault is not None:
         raise _Invalid(f"the state does not fit state_schema: {fault}")
     raw = encode(state)
-    _check_size(work, "state", raw)
+    _check_size("state", raw, work.settings.state_bytes)
     return raw if updates else None
 
 
 def _output(work: Work, environment: Environment) -> bytes:
     template = work.definition.output
     raw = encode(None if template is None else template.render(environment))
-    _check_size(work, "output", raw)
+    _check_size("output", raw, work.settings.output_bytes)
     return raw
 
 
-def _check_size(work: Work, what: str, raw: bytes) -> None:
-    if len(raw) > work.settings.payload_bytes:
-        raise _Invalid(f"the {what} has {len(raw)} bytes, {work.settings.payload_bytes} are allowed")
+def _check_size(what: str, raw: bytes, limit: int) -> None:
+    if len(raw) > limit:
+        raise _Invalid(f"the {what} has {len(raw)} bytes, {limit} are allowed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepd.engine.commands import Alive, Done, GiveBack, Granted, Heartbeat, Lease, NotFound, Refused, Renew
-from stepd.engine.ending import conclude, make_uncertain
+from stepd.engine.ending import conclude, doubt, make_uncertain
 from stepd.engine.model import GOING, IN_FLIGHT, NO_INDEX, Attempt, Parked, Step, input_name, output_name, previous_name
 from stepd.engine.refusals import refuse
 from stepd.engine.reports import take_report
@@ -69,7 +69,7 @@ def requeue(work: Work, row: Step, attempt: Attempt, why: str) -> None:
     """
     work.emit("attempt.requeued", row.step, row.index, attempt.number, attempt.worker, {"why": why})
     if work.execution.direction is not None and row.effect != "none":
-        make_uncertain(work, row, row.error or b"null", attempt.number, attempt.worker)
+        make_uncertain(work, row, doubt(row), attempt.number, attempt.worker)
     else:
         queue(work, row)
 

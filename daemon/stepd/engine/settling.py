@@ -137,21 +137,22 @@ def _patched_state(work: Work, command: Complete) -> bytes | None:
 
 def _invalid(work: Work, attempt: Attempt, command: Complete, state: bytes | None) -> str | None:
     """Why the output, or the state it leads to, can't be taken; None where it can."""
-    limit = work.settings.payload_bytes
-    if len(command.output) > limit:
-        return f"the output has {len(command.output)} bytes, {limit} are allowed"
-    if state is not None and len(state) > limit:
-        return f"the state would have {len(state)} bytes, {limit} are allowed"
+    settings = work.settings
+    if len(command.output) > settings.output_bytes:
+        return f"the output has {len(command.output)} bytes, {settings.output_bytes} are allowed"
+    if state is not None and len(state) > settings.state_bytes:
+        return f"the state would have {len(state)} bytes, {settings.state_bytes} are allowed"
     schema = work.definition.steps[attempt.ordinal].output_schema
     fault = schema.first_fault(decode(command.output)) if schema is not None else None
     return None if fault is None else f"the output does not fit output_schema: {fault}"
 
 
 def _reported_effect(work: Work, attempt: Attempt, command: Fail) -> str:
-    """What this attempt left behind: a read nothing, nor a write that had not begun unless it says ``applied``."""
+    """What this attempt left behind: a read nothing, nor a write whose body never ran unless it says ``applied``."""
     if not is_write(work.definition.steps[attempt.ordinal]) or command.effect == "absent":
         return "none"
-    if attempt.status == "leased":
+    never_ran = command.class_ == "unservable" and not attempt.begun
+    if attempt.status == "leased" or never_ran:
         return "applied" if command.effect == "applied" else "none"
     return command.effect or "unknown"
 

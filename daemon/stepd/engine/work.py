@@ -32,7 +32,9 @@ class Settings(msgspec.Struct, frozen=True):
     heartbeat_ms: int = 10_000
     reclaim_ms: int = 15_000
     retention_ms: int = 604_800_000
-    payload_bytes: int = 262_144
+    input_bytes: int = 262_144
+    output_bytes: int = 262_144
+    state_bytes: int = 262_144
     ancestors_bytes: int = 1_048_576
 
 
