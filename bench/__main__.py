@@ -101,9 +101,9 @@ def _head() -> list[str]:
     return [
         "# Benchmark",
         "",
-        f"Taken on {now} by `make bench`: {os.cpu_count()} cores, Python {platform.python_version()}, SQLite with full sync,",
-        "one daemon and one worker process of the SDK. The floor is a bare route under the same HTTP server that decodes and",
-        "encodes the same bytes, measured in the same run; other work on the machine moves both.",
+        f"Taken on {now} by `make bench`: {os.cpu_count()} cores, Python {platform.python_version()}, SQLite with full",
+        "sync, one daemon and one worker process of the SDK. The floor is a bare route under the same HTTP server that",
+        "decodes and encodes the same bytes, measured in the same run; other work on the machine moves both.",
         "",
         "| figure | stepd | floor | ratio |",
         "|---|---|---|---|",
