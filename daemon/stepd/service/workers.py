@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec import UnsetType
 
 from stepd.engine.commands import Alive, Complete, Fail, Granted, Heartbeat, NotFound, Refused, Told
-from stepd.service.answers import execution_ref, lease_refused, no_lease, reply, seconds, stopping
+from stepd.service.answers import execution_ref, lease_refused, no_lease, placed, reply, seconds, stopping
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, summary
 from stepd.service.dispatcher import Gone
@@ -19,7 +19,7 @@ from stepd.service.reported import read_report
 from stepd.store.base import Deal, Dealt, Decide, Request, Scope, Serve
 from stepd_protocol import leases as wire
 from stepd_protocol.names import Disposition
-from stepd_protocol.problems import Problem, Settled, make_problem
+from stepd_protocol.problems import FieldFault, Problem, Settled, make_problem
 from stepd_protocol.times import format_time
 
 _CLAIM = BodyDecoder(wire.ClaimRequest)
@@ -203,12 +203,20 @@ async def _invalid_output(daemon: Daemon, command: Complete | Fail, answer: Told
     found = [] if rows is None else [attempt for attempt in rows.attempts if attempt.id == command.attempt_id]
     ended_at = found[0].ended_at if found else None
     at = await daemon.store.now() if ended_at is None else ended_at
+    invalid = answer.invalid or ""
     return make_problem(
         "invalid_output",
-        answer.invalid or "",
+        invalid,
+        errors=[_output_fault(invalid)],
         settled=Settled(outcome="failed", at=format_time(at)),
         execution=execution_ref(answer.execution_id, answer.execution_status),
         late=answer.late,
         replayed=answer.replayed,
         warnings=warnings,
     )
+
+
+def _output_fault(invalid: str) -> FieldFault:
+    """Where the fault is: in the output or, if its size is the matter, in the state that the patch would make."""
+    of_schema = invalid.partition("output_schema: ")[2]
+    return placed("/state" if invalid.startswith("the state") else "/output", of_schema or invalid)
