@@ -139,15 +139,12 @@ def say(text: str) -> None:
 
 def _run_execution(order: dict[str, Any], environment: dict[str, str], *, shown: bool = True) -> dict[str, Any]:
     """Starts an execution and waits for it by the command line, as a person would; its view. Raises Trouble."""
-    start = ["stepd", "start", "catalogue", "--input", json.dumps(order)]
-    say(f"\n$ {shlex.join(start)}")
-    execution = _stepd(start[1:], environment).strip()
-    say(execution)
-    if shown:
-        say(f"\n$ stepd watch {execution}")
-    _stepd(["watch", execution], environment, shown=shown)
+    start = ["start", "catalogue", "--input", json.dumps(order), "--wait"]
+    say(f"\n$ stepd {shlex.join(start)}")
+    _stepd(start, environment, shown=shown)
     say("")
-    view: dict[str, Any] = json.loads(_stepd(["show", execution, "--json"], environment))
+    newest = json.loads(_stepd(["ls", "--workflow", "catalogue", "--limit", "1", "--json"], environment))["items"][0]
+    view: dict[str, Any] = json.loads(_stepd(["show", newest["id"], "--json"], environment))
     return view
 
 
@@ -178,7 +175,7 @@ def _say_where_to_look(folder: Path, database: Path, execution: str) -> None:
         f"  {_from_here(STEPD)} ls\n"
         f"  {_from_here(STEPD)} show {execution} --attempts\n"
         f"  {_from_here(STEPD)} events {execution}\n"
-        f"The catalogue is {folder / 'catalogue' / 'catalogue.json'}, the logs are beside it. "
+        f"The catalogue is {folder / 'catalogue' / 'catalogue.json'}; the logs of both are beside stepd.db.\n"
         f"When you have seen enough: rm -r {folder}"
     )
 

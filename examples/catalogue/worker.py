@@ -58,7 +58,7 @@ def list_files(ctx: Context, order: Order) -> dict[str, Any]:
     return {"sheet": write_sheet(_work_folder(ctx, order) / "list", map(list, entries)), "files": len(entries)}
 
 
-@catalogue.step(effect="read_only", needs="list_files", retry=Retry(max_attempts=3, initial_seconds=0.5))
+@catalogue.step(effect="read_only", needs="list_files", retry=Retry(max_attempts=3, initial_seconds=1))
 def fingerprint_files(ctx: Context, order: Order, steps: Any) -> dict[str, Any]:
     """Hashes every file. It is the one that fails on purpose: halfway through, in its first attempt."""
     rows = _fingerprints(ctx, order, steps)

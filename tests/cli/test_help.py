@@ -13,7 +13,6 @@ HEAVY = {
     "aiohttp",
     "asyncio",
     "rich",
-    "msgspec",
     "hypercorn",
     "starlette",
     "stepd_worker",

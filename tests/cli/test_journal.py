@@ -44,9 +44,9 @@ def test_a_type_that_came_later_is_told_with_its_data() -> None:
         ),
         (
             event(1, "step.retry_scheduled", "work", data={"next_attempt_at": "2026-11-30T12:00:02.100Z"}),
-            "tried again in 2.00 s",
+            "to be tried again in 2.00 s",
         ),
-        (event(1, "step.retry_scheduled", "work", data={"next_attempt_at": None}), "tried again"),
+        (event(1, "step.retry_scheduled", "work", data={"next_attempt_at": None}), "to be tried again"),
         (event(1, "step.failed", "work", data={"error": {"class": "fatal", "message": "no"}}), "failed: fatal: no"),
         (event(1, "execution.failing", data={"error": {"class": "fatal"}}), "is failing: fatal"),
         (

@@ -26,7 +26,7 @@ def test_in_a_pipe_it_prints_a_line_for_each_event(peer: Peer, stepd: Program) -
         "     0.10 s  execution  created",
         "     0.20 s  fetch      attempt 1 running on w-1",
         "     0.50 s  fetch      attempt 1 failed: retryable: no luck",
-        "     0.50 s  fetch      tried again in 0.50 s",
+        "     0.50 s  fetch      to be tried again in 0.50 s",
         "     1.00 s  fetch      attempt 2 running on w-1",
         "     2.00 s  fetch      succeeded",
         "     2.50 s  execution  completed",
@@ -47,7 +47,7 @@ def test_on_a_terminal_it_draws_a_line_for_each_step(peer: Peer, stepd: Program)
     assert result.plain.splitlines()[-3:] == [
         f"jobs 1  completed  2.50 s  {ID}",
         "   step   status     attempt  elapsed",
-        "✓  fetch  succeeded  2        1.80 s   on w-1",
+        "✓  fetch  succeeded  2        1.80 s   on w-1, after retryable: no luck",
     ]
     assert "\x1b[?25h" in result.out, "the cursor is shown again"
 

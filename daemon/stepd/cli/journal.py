@@ -94,7 +94,7 @@ def _retry(event: Event, data: _Data) -> str:
     # Inside the daemon a time is a number of milliseconds; on the wire it is text.
     due = format_time(due) if isinstance(due, int) and due >= 0 else due
     wait = seconds_between(event.get("at"), due if isinstance(due, str) else None)
-    return "tried again" + (f" in {duration_text(wait)}" if wait is not None else "")
+    return "to be tried again" + (f" in {duration_text(wait)}" if wait is not None else "")
 
 
 def _cancel_asked(event: Event, data: _Data) -> str:

@@ -13,8 +13,9 @@ from rich.text import Text
 from stepd.cli.contact import explain
 from stepd.cli.journal import step_name
 from stepd.cli.printing import as_text, columns, console, line
-from stepd.cli.rows import STEP_HEAD, StepTimes, headline, step_cells
+from stepd.cli.rows import headline
 from stepd.cli.shown import now_text
+from stepd.cli.steps import STEP_HEAD, StepHistory, step_cells
 from stepd_worker import StepdError
 
 # What stands around the steps: headline, head of the table, what is left out, trouble, the cursor's own line.
@@ -29,7 +30,7 @@ class Live:
 
     def __init__(self) -> None:
         self._view: Mapping[str, Any] = {}
-        self._times = StepTimes()
+        self._history = StepHistory()
         self._fault: StepdError | None = None
         self._spinner = Spinner("dots" if console().encoding.startswith("utf") else "line", style="cyan")
         self._live = RichLive(console=console(), auto_refresh=False, transient=True, redirect_stderr=False)
@@ -47,7 +48,7 @@ class Live:
         self._view = view
 
     def event(self, event: Mapping[str, Any]) -> None:
-        self._times.take(event)
+        self._history.take(event)
 
     def trouble(self, fault: StepdError | None) -> None:
         self._fault = fault
@@ -72,7 +73,7 @@ class Live:
         if not self._view:
             return []
         now = now_text()
-        rows = [step_cells(step, self._times, now, self._mark(step)) for step in steps]
+        rows = [step_cells(step, self._history, now, self._mark(step)) for step in steps]
         return [headline(self._view, now), *columns(STEP_HEAD, rows)]
 
     def _mark(self, step: Mapping[str, Any]) -> Text | None:

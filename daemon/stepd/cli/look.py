@@ -113,15 +113,16 @@ def _say_page(page: Mapping[str, Any]) -> None:
 
 def _say_execution(view: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
     from stepd.cli.printing import columns, say
-    from stepd.cli.rows import STEP_HEAD, StepTimes, attempt_lines, detail_rows, headline, step_cells
+    from stepd.cli.rows import attempt_lines, detail_rows, headline
     from stepd.cli.shown import now_text
+    from stepd.cli.steps import STEP_HEAD, StepHistory, step_cells
 
-    now, times = now_text(), StepTimes()
+    now, history = now_text(), StepHistory()
     for event in events:
-        times.take(event)
+        history.take(event)
     say(headline(view, now))
     say()
-    for row in columns(STEP_HEAD, [step_cells(step, times, now) for step in view["steps"]]):
+    for row in columns(STEP_HEAD, [step_cells(step, history, now) for step in view["steps"]]):
         say(row)
     for text in attempt_lines(view):
         say(text)

@@ -1,6 +1,5 @@
 """Owns `stepd watch`: an execution shown as it goes, and an exit code that says how it ended."""
 
-import asyncio
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,8 @@ def watch(id: ExecutionId, json: AsJson = False, url: Url = None, key: Key = Non
 
 def show_until_settled(client: "Client", execution_id: str, *, as_json: bool) -> None:
     """Shows an execution to its end, then ends the program with the code for how it ended."""
+    import asyncio
+
     try:
         view = asyncio.run(_shown_until_settled(client, execution_id, as_json=as_json))
     except KeyboardInterrupt:
