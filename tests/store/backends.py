@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol
 
 from stepd.clock import Clock
 from stepd.engine.work import Settings
 from stepd.store.base import Store
 from stepd.store.sqlite import SqliteStore
+from stepd_migrations.run import upgrade_sqlite
 
 
 class Backend(Protocol):
@@ -33,10 +36,11 @@ class Backend(Protocol):
 
 
 class SqliteBackend:
-    """A file in the test's directory."""
+    """A file in the test's directory, with its schema already in it: making that takes longer than most tests."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "stepd.db"
+        self.file.write_bytes(_empty_database())
 
     def make(self, settings: Settings, clock: Clock) -> SqliteStore:
         return SqliteStore(self.file, settings, clock)
@@ -56,6 +60,14 @@ class SqliteBackend:
 
     def allow_inserts(self, table: str) -> None:
         self.query(f"drop trigger refuse_{table}")
+
+
+@cache
+def _empty_database() -> bytes:
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "empty.db"
+        upgrade_sqlite(file)
+        return file.read_bytes()
 
 
 BACKENDS: Final[dict[str, Callable[[Path], Backend]]] = {"sqlite": SqliteBackend}

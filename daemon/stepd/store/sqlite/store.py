@@ -92,7 +92,7 @@ class SqliteStore:
             self._commits.tell = tell
 
     async def submit(self, *operations: Operation) -> list[Any]:
-        return await self._writer.run(lambda transaction: self._operations.run(transaction, operations))
+        return await self.writer.run(lambda transaction: self._operations.run(transaction, operations))
 
     async def now(self) -> int:
         return self._clock.now()
@@ -100,21 +100,21 @@ class SqliteStore:
     # -- workflows ----------------------------------------------------------------------------------------------
 
     async def register(self, compiled: Compiled, audit: Audit | None) -> tuple[VersionRow, bool, str]:
-        answer = await self._writer.run(lambda transaction: definitions.register(transaction, compiled, audit))
+        answer = await self.writer.run(lambda transaction: definitions.register(transaction, compiled, audit))
         if answer[0].digest == compiled.digest:
             self._definitions.keep(compiled)
         return answer
 
     async def make_current(self, workflow: str, version: str, audit: Audit) -> bool:
-        return await self._writer.run(
+        return await self.writer.run(
             lambda transaction: definitions.make_current(transaction, workflow, version, audit)
         )
 
     async def workflows(self, name: str | None, scope: Scope) -> list[WorkflowRow]:
-        return await self._reader.run(lambda connection: definitions.workflows(connection, name, scope))
+        return await self.reader.run(lambda connection: definitions.workflows(connection, name, scope))
 
     async def definition(self, workflow: str, version: str) -> Compiled | None:
-        return self._writer.look(lambda connection: self._definitions.get(connection, workflow, version))
+        return self.writer.look(lambda connection: self._definitions.get(connection, workflow, version))
 
     # -- executions ---------------------------------------------------------------------------------------------
 
@@ -123,106 +123,106 @@ class SqliteStore:
     ) -> ExecutionRows | None:
         if not attempts and not payloads:
             try:
-                return self._writer.look(lambda connection: views.small_view(connection, execution_id, scope))
+                return self.writer.look(lambda connection: views.small_view(connection, execution_id, scope))
             except views.TooLarge:
                 pass
-        return await self._reader.run(
-            lambda connection: views.view(connection, execution_id, scope, attempts, payloads)
-        )
+        return await self.reader.run(lambda connection: views.view(connection, execution_id, scope, attempts, payloads))
 
     async def standing(self, execution_id: str, scope: Scope) -> Execution | None:
-        return self._writer.look(lambda connection: views.standing(connection, execution_id, scope))
+        return self.writer.look(lambda connection: views.standing(connection, execution_id, scope))
 
     async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
-        return await self._reader.run(lambda connection: lists.executions(connection, filter_, scope, limit))
+        return await self.reader.run(lambda connection: lists.executions(connection, filter_, scope, limit))
 
     async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         if limit <= views.SMALL_EVENTS:
-            return self._writer.look(lambda connection: views.events(connection, execution_id, after, limit))
-        return await self._reader.run(lambda connection: views.events(connection, execution_id, after, limit))
+            return self.writer.look(lambda connection: views.events(connection, execution_id, after, limit))
+        return await self.reader.run(lambda connection: views.events(connection, execution_id, after, limit))
 
     async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
-        return await self._reader.run(lambda connection: views.spans(connection, execution_id))
+        return await self.reader.run(lambda connection: views.spans(connection, execution_id))
 
     async def queue(self, scope: Scope) -> list[QueueLine]:
-        return await self._reader.run(lambda connection: lists.queue(connection, scope))
+        return await self.reader.run(lambda connection: lists.queue(connection, scope))
 
     async def queued_executions(self, lines: Sequence[tuple[str, str, str, str | None]], limit: int) -> list[str]:
-        return await self._reader.run(lambda connection: lists.queued_executions(connection, lines, limit))
+        return await self.reader.run(lambda connection: lists.queued_executions(connection, lines, limit))
 
     async def counts(self) -> dict[str, int]:
-        return await self._reader.run(lists.counts)
+        return await self.reader.run(lists.counts)
 
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
-        return self._writer.look(lambda connection: records.remembered(connection, principal, target, key))
+        return self.writer.look(lambda connection: records.remembered(connection, principal, target, key))
 
     # -- workers, keys, the service -----------------------------------------------------------------------------
 
     async def seen(self, rows: Sequence[WorkerRow]) -> None:
-        await self._writer.run(lambda transaction: records.seen(transaction, rows))
+        await self.writer.run(lambda transaction: records.seen(transaction, rows))
 
     async def workers(self, since: int) -> list[WorkerRow]:
-        return await self._reader.run(lambda connection: records.workers(connection, since))
+        return await self.reader.run(lambda connection: records.workers(connection, since))
 
     async def held_leases(self) -> dict[tuple[str, str, str], int]:
-        return await self._reader.run(records.held_leases)
+        return await self.reader.run(records.held_leases)
 
     async def keys(self) -> list[KeyRow]:
-        return self._writer.look(records.keys)
+        return self.writer.look(records.keys)
 
     async def add_key(self, row: KeyRow, audit: Audit | None) -> None:
-        await self._writer.run(lambda transaction: records.add_key(transaction, row, audit))
+        await self.writer.run(lambda transaction: records.add_key(transaction, row, audit))
 
     async def revoke_key(self, key_id: str, audit: Audit) -> bool:
-        return await self._writer.run(lambda transaction: records.revoke_key(transaction, key_id, audit))
+        return await self.writer.run(lambda transaction: records.revoke_key(transaction, key_id, audit))
 
     async def service(self) -> ServiceRow:
-        return await self._writer.run(records.service)
+        return await self.writer.run(records.service)
 
     async def share_settings(self, settings: bytes) -> bytes:
-        return await self._writer.run(lambda transaction: records.share_settings(transaction, settings))
+        return await self.writer.run(lambda transaction: records.share_settings(transaction, settings))
 
     async def audit(self, rows: Sequence[Audit]) -> None:
-        await self._writer.run(lambda transaction: records.audit(transaction, rows))
+        await self.writer.run(lambda transaction: records.audit(transaction, rows))
 
     # -- loops --------------------------------------------------------------------------------------------------
 
     async def pulse(self) -> bool:
-        return await self._writer.run(upkeep.pulse)
+        return await self.writer.run(upkeep.pulse)
 
     async def due(self, limit: int) -> list[Due]:
-        return self._writer.look(lambda connection: upkeep.due(connection, self._clock.now(), limit))
+        return self.writer.look(lambda connection: upkeep.due(connection, self._clock.now(), limit))
 
     async def next_due(self) -> int | None:
-        return self._writer.look(upkeep.next_due)
+        return self.writer.look(upkeep.next_due)
 
     async def open_executions(self, after: str, limit: int) -> list[str]:
-        return self._writer.look(lambda connection: upkeep.open_executions(connection, after, limit))
+        return self.writer.look(lambda connection: upkeep.open_executions(connection, after, limit))
 
     async def remove_ended(self, limit: int) -> int:
         removed = 0
         while removed <= limit:
-            while await self._writer.run(removal.clear_leavings):
+            while await self.writer.run(removal.clear_leavings):
                 pass
-            count = await self._writer.run(partial(removal.remove_ended, limit=limit - removed))
+            count = await self.writer.run(partial(removal.remove_ended, limit=limit - removed))
             if count == 0:
                 break
             removed += count
         return removed
 
     async def forget(self, limit: int) -> int:
-        return await self._writer.run(lambda transaction: removal.forget(transaction, limit))
+        return await self.writer.run(lambda transaction: removal.forget(transaction, limit))
 
     # -- parts --------------------------------------------------------------------------------------------------
 
     @property
-    def _writer(self) -> Commits:
+    def writer(self) -> Commits:
+        """What writes. Raises StoreUnavailable while the store is not open."""
         if self._commits is None:
             raise StoreUnavailable("The store is not open.")
         return self._commits
 
     @property
-    def _reader(self) -> Readers:
+    def reader(self) -> Readers:
+        """What reads at length. Raises StoreUnavailable while the store is not open."""
         if self._readers is None:
             raise StoreUnavailable("The store is not open.")
         return self._readers
