@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stepd import keys
+from stepd.cli import exits
 from stepd.engine import transitions
 from stepd.settings import SETTINGS, Setting
 
@@ -40,11 +41,19 @@ def key_variables() -> str:
     return "\n".join(["| variable | scope |", "|---|---|", *rows]) + "\n"
 
 
+def exit_codes() -> str:
+    """How the commands of the program end."""
+    lines = (line.strip() for line in exits.ENDING_EXIT_CODES.splitlines())
+    rows = (f"| {line.replace('  ', ' | ', 1)} |" for line in lines if line[:1].isdigit())
+    return "\n".join(["| code | means |", "|---|---|", *(re.sub(" {2,}", " ", row) for row in rows)]) + "\n"
+
+
 WRITERS: dict[str, Callable[[], str]] = {
     "attempt-states": attempt_states,
     "settings": settings,
     "limits": limits,
     "key-variables": key_variables,
+    "exit-codes": exit_codes,
 }
 
 
