@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from examples.hello.worker import hello
+from stepd_worker import Client
 from tests.cli.program import Program
 from tests.examples.conftest import StartWorker
 from tests.support.wait import eventually
@@ -32,7 +34,13 @@ def test_curl_greets_and_fails_by_the_five_calls(stepd: Program, start_worker: S
     assert "fatal: the input has no name" in failed.out
     said, _ = worker.communicate(timeout=30)
     assert worker.returncode == 0, said
-    assert said.splitlines()[1:] == ["completed, the execution is completed", "failed: step_failed"]
+    with Client(stepd.url) as client:
+        version = client.register("hello", hello.definition())["version"]
+    assert said.splitlines() == [
+        f"registered hello {version}",
+        "completed, the execution is completed",
+        "failed: step_failed",
+    ]
 
 
 @needs_curl

@@ -33,6 +33,7 @@ def workflows(context: typer.Context, json: AsJson = False, url: Url = None, key
         return
     if not page["items"]:
         typer.echo("No workflows: a worker registers those that it holds.", err=True)
+        return
     for row in columns(HEAD, [_cells(item, version) for item in page["items"] for version in item["versions"]]):
         say(row)
 
