@@ -11,15 +11,17 @@ from stepd.engine.cel_fences import pattern_atoms
 from stepd.engine.cel_syntax import INDEX, Call, Fold, ListOf, Literal, MapOf, Name, Node, Path, Reference, Selection
 from stepd.engine.cel_values import SCALAR, Size, Unfit, heaviest_member
 
-WORK_MAX = 5_000_000
+WORK_MAX = 4_000_000
 """Units that one template, condition or table of rules may take together."""
 FOLD_ITEMS_MAX = 1_000
 
 NODE_UNITS = 3
 EXPRESSION_UNITS = 400
 TO_RUNTIME_UNITS = 4
-FROM_RUNTIME_UNITS = 16
+FROM_RUNTIME_UNITS = 24
 PATTERN_ATOM_UNITS = 240
+MEASURED_MEMBER_UNITS = 30
+PROBE_UNITS = 2_000
 
 _NOTHING = Size(0, 0)
 
@@ -59,6 +61,8 @@ class Estimate:
     ) -> None:
         """`count_items` evaluates what a comprehension runs over: how many items it has, and whether in an object."""
         self.work = 0
+        self.measuring = 0
+        """What finding the bound itself took."""
         self._values = values
         self._sizes = sizes
         self._count_items = count_items
@@ -73,7 +77,7 @@ class Estimate:
         self.work += NODE_UNITS
         match node:
             case Literal(value=str() | bytes() as text):
-                return Size(1 + len(text) // 8, 4 * len(text))
+                return Size(1 + len(text) // 8, 4 * len(text) if isinstance(text, str) else len(text))
             case Literal():
                 return SCALAR
             case Name():
@@ -129,14 +133,17 @@ class Estimate:
         if not isinstance(container, Reference) or size.weight < 1_000:
             return size
         path = container.path
+        if not isinstance(self._values[path], dict | list):
+            return size
         if path not in self._heaviest:
-            self.work += size.weight
             self._heaviest[path] = heaviest_member(self._values[path])
+            self.measuring += MEASURED_MEMBER_UNITS * len(self._values[path])
         return self._heaviest[path]
 
     def _fold(self, fold: Fold) -> Size:
+        before = self.work
         over = self.size(fold.over)
-        count, is_object = self._count(fold.over) or self._count_items(fold)
+        count, is_object = self._count(fold.over) or self._probe(fold, self.work - before)
         if count > FOLD_ITEMS_MAX:
             raise Unfit(f"a comprehension over {count} items, of which there may be {FOLD_ITEMS_MAX}")
         if fold.builds_list and is_object:
@@ -150,6 +157,11 @@ class Estimate:
         return Size(
             count * light.weight + heavy.weight - light.weight + 1, count * light.text + heavy.text - light.text + 2
         )
+
+    def _probe(self, fold: Fold, work: int) -> tuple[int, bool]:
+        """Counts the items by evaluating what the comprehension runs over, which takes that work once more."""
+        self.measuring += PROBE_UNITS + work
+        return self._count_items(fold)
 
     def _body(self, fold: Fold, items: Size) -> tuple[int, Size]:
         """Returns the work and the result of one round, with a variable of that size.

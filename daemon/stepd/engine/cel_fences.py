@@ -31,7 +31,7 @@ _REPETITION = pattern(r"\{(\d+)(?:,(\d*))?\}")
 
 
 def fence_faults(tree: Node) -> Iterator[tuple[str, int]]:
-    """Yields what is refused in a tree, each with its place in the text, in characters."""
+    """Yields what is refused in a tree, each with the number of its node."""
     yield from _faults(tree, inside=False)
 
 

@@ -26,7 +26,7 @@ Key: TypeAlias = str | int
 
 
 class NameFault(ValueError):
-    """An expression names what it may not; `at` is the place in its text, in characters."""
+    """An expression names what it may not; `at` is the number of the node."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)

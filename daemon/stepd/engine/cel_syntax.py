@@ -16,7 +16,7 @@ class UnknownSyntax(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant; `at` is the place in the text, in characters, of this and every node."""
+    """A constant; `at` is the number of this and every node, from which `place_of` finds where it stands."""
 
     value: None | bool | int | float | str | bytes
     at: int
@@ -77,7 +77,7 @@ class Fold:
     step: "Node"
     result: "Node"
     over_raw: bytes
-    """The runtime's own form of `over`."""
+    """The runtime's own form of `over`, for `with_root`."""
     at: int
 
     @property
@@ -117,15 +117,26 @@ INDEX = "_[_]"
 
 def read_tree(serialized: bytes) -> Node:
     """Returns the tree of a serialized expression. Raises UnknownSyntax."""
-    checked = _checked(serialized)
-    return _Reader(_positions(_message(checked, 5))).node(_message(checked, 4))
+    return _node(_message(_message(serialized).raw(2)).raw(4))
 
 
-def with_root(serialized: bytes, expression: bytes) -> bytes:
-    """Returns the serialized expression with another root: a part of it, in the runtime's own form."""
-    kept = b"".join(_written(number, value) for number, value in _fields(_checked(serialized)) if number != 4)
-    type_url = _message(serialized, 1)
-    return _written(1, type_url) + _written(2, kept + _written(4, expression))
+def place_of(serialized: bytes, at: int) -> int:
+    """Returns the place of a node in the text of a serialized expression, in characters from 0."""
+    source_info = _message(_message(_message(serialized).raw(2)).raw(5))
+    positions = (_message(entry) for entry in source_info.raws(4))
+    return next((position.integer(2) for position in positions if position.integer(1) == at), 0)
+
+
+def without_root(serialized: bytes) -> bytes:
+    """Returns what a serialized expression tells of its parts, for `with_root`."""
+    checked = _message(_message(serialized).raw(2))
+    return b"".join(_written(number, value) for number in (2, 3, 5) for value in checked.raws(number))
+
+
+def with_root(rootless: bytes, expression: bytes) -> bytes:
+    """Returns a serialized expression whose root is a part of another: `over_raw` of one of its folds."""
+    type_url = b"type.googleapis.com/cel.expr.CheckedExpr"
+    return _written(1, type_url) + _written(2, rootless + _written(4, expression))
 
 
 def nested_nodes(node: Node) -> Iterator[Node]:
@@ -163,106 +174,128 @@ def _is_plain(key: str | int) -> bool:
     return isinstance(key, str) and key.isidentifier() and key.isascii()
 
 
-class _Reader:
-    """Reads `cel.expr.Expr` messages; the numbers are those of their fields."""
-
-    def __init__(self, positions: dict[int, int]) -> None:
-        self._positions = positions
-
-    def node(self, message: bytes) -> Node:
-        at, kind, body = 0, 0, b""
-        for number, value in _fields(message):
-            if number == 2 and isinstance(value, int):
-                at = self._positions.get(value, 0)
-            elif isinstance(value, bytes):
-                kind, body = number, value
-        match kind:
-            case 3:
-                return Literal(_constant(body), at)
-            case 4:
-                return Name(_text(body, 1), at)
-            case 5:
-                return Selection(self.node(_message(body, 1)), _text(body, 2), _number(body, 3) == 1, at)
-            case 6:
-                return self._call(body, at)
-            case 7:
-                return ListOf(tuple(self.node(item) for item in _messages(body, 1)), at)
-            case 8:
-                return self._map(body, at)
-            case 9:
-                return self._fold(body, at)
-            case _:
-                raise UnknownSyntax(f"part {kind} of the runtime's tree")
-
-    def _call(self, body: bytes, at: int) -> Call:
-        arguments = (*_messages(body, 1), *_messages(body, 3))
-        return Call(_text(body, 2), tuple(self.node(argument) for argument in arguments), at)
-
-    def _map(self, body: bytes, at: int) -> MapOf:
-        if _text(body, 1):
-            raise UnknownSyntax(f"a message of the type {_text(body, 1)}")
-        entries = _messages(body, 2)
-        return MapOf(tuple((self.node(_message(entry, 3)), self.node(_message(entry, 4))) for entry in entries), at)
-
-    def _fold(self, body: bytes, at: int) -> Fold:
-        if _text(body, 8):
-            raise UnknownSyntax("a comprehension with two variables")
-        over = _message(body, 2)
-        start, condition, step, result = (self.node(_message(body, number)) for number in (4, 5, 6, 7))
-        return Fold(_text(body, 1), _text(body, 3), self.node(over), start, condition, step, result, over, at)
+def _node(data: bytes) -> Node:
+    """Reads a `cel.expr.Expr` message; the numbers are those of its fields."""
+    message = _message(data)
+    at = message.integer(2)
+    kind = message.last
+    body = message.raw(kind)
+    match kind:
+        case 3:
+            return Literal(_constant(_message(body)), at)
+        case 4:
+            return Name(_message(body).text(1), at)
+        case 5:
+            selection = _message(body)
+            return Selection(_node(selection.raw(1)), selection.text(2), selection.integer(3) == 1, at)
+        case 6:
+            call = _message(body)
+            arguments = (*call.raws(1), *call.raws(3))
+            return Call(call.text(2), tuple(_node(argument) for argument in arguments), at)
+        case 7:
+            return ListOf(tuple(_node(item) for item in _message(body).raws(1)), at)
+        case 8:
+            return _map(_message(body), at)
+        case 9:
+            return _fold(_message(body), at)
+        case _:
+            raise UnknownSyntax(f"part {kind} of the runtime's tree")
 
 
-def _constant(body: bytes) -> None | bool | int | float | str | bytes:
-    for number, value in _fields(body):
-        match number, value:
-            case 1, int():
-                return None
-            case 2, int():
-                return value == 1
-            case 3, int():
-                return value - 2**64 if value >= 2**63 else value
-            case 4, int():
-                return value
-            case 5, bytes():
-                (double,) = struct.unpack("<d", value)
-                return float(double)
-            case 6, bytes():
-                return value.decode()
-            case 7, bytes():
-                return value
-            case _:
-                raise UnknownSyntax(f"constant {number} of the runtime's tree")
-    raise UnknownSyntax("a constant without a value")
+def _map(body: "_Message", at: int) -> MapOf:
+    if body.text(1):
+        raise UnknownSyntax(f"a message of the type {body.text(1)}")
+    entries = [_message(entry) for entry in body.raws(2)]
+    return MapOf(tuple((_node(entry.raw(3)), _node(entry.raw(4))) for entry in entries), at)
 
 
-def _positions(source_info: bytes) -> dict[int, int]:
-    return {_number(entry, 1): _number(entry, 2) for entry in _messages(source_info, 4)}
+def _fold(body: "_Message", at: int) -> Fold:
+    if body.text(8):
+        raise UnknownSyntax("a comprehension with two variables")
+    over = body.raw(2)
+    start, condition, step, result = (_node(body.raw(number)) for number in (4, 5, 6, 7))
+    return Fold(body.text(1), body.text(3), _node(over), start, condition, step, result, over, at)
 
 
-def _checked(serialized: bytes) -> bytes:
-    return _message(serialized, 2)
+def _constant(body: "_Message") -> None | bool | int | float | str | bytes:
+    match body.last:
+        case 1:
+            return None
+        case 2:
+            return body.integer(2) == 1
+        case 3:
+            value = body.integer(3)
+            return value - 2**64 if value >= 2**63 else value
+        case 4:
+            return body.integer(4)
+        case 5:
+            (double,) = struct.unpack("<d", body.raw(5))
+            return float(double)
+        case 6:
+            return body.text(6)
+        case 7:
+            return body.raw(7)
+        case number:
+            raise UnknownSyntax(f"constant {number} of the runtime's tree")
 
 
 # --- the wire form of protocol buffers -------------------------------------------------------------------------------
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        match tag & 7:
-            case 0:
-                value, at = _varint(data, at)
-                yield tag >> 3, value
-            case 1:
-                yield tag >> 3, data[at : at + 8]
-                at += 8
-            case 2:
-                length, at = _varint(data, at)
-                yield tag >> 3, data[at : at + length]
-                at += length
-            case wire_type:
-                raise UnknownSyntax(f"wire type {wire_type} in the runtime's tree")
+class _Message:
+    """The fields of one message, by number."""
+
+    __slots__ = ("_fields", "last")
+
+    def __init__(self, fields: dict[int, list[int | bytes]], last: int) -> None:
+        self._fields = fields
+        self.last = last
+        """The number of the last field."""
+
+    def integer(self, number: int) -> int:
+        """The value of a field, 0 where it is left out."""
+        value = self._fields.get(number, _NO_INTEGER)[0]
+        return value if isinstance(value, int) else 0
+
+    def raw(self, number: int) -> bytes:
+        """The value of a field, empty where it is left out."""
+        value = self._fields.get(number, _NO_BYTES)[0]
+        return value if isinstance(value, bytes) else b""
+
+    def text(self, number: int) -> str:
+        """The value of a field, empty where it is left out."""
+        return self.raw(number).decode()
+
+    def raws(self, number: int) -> list[bytes]:
+        """The values of a repeated field."""
+        return [value for value in self._fields.get(number, []) if isinstance(value, bytes)]
+
+
+_NO_INTEGER: list[int | bytes] = [0]
+_NO_BYTES: list[int | bytes] = [b""]
+
+
+def _message(data: bytes) -> _Message:
+    fields: dict[int, list[int | bytes]] = {}
+    at = number = 0
+    end = len(data)
+    while at < end:
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+        number, wire_type = tag >> 3, tag & 7
+        value: int | bytes
+        if wire_type == 2:
+            length, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+            value = data[at : at + length]
+            at += length
+        elif wire_type == 0:
+            value, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+        elif wire_type == 1:
+            value = data[at : at + 8]
+            at += 8
+        else:
+            raise UnknownSyntax(f"wire type {wire_type} in the runtime's tree")
+        fields.setdefault(number, []).append(value)
+    return _Message(fields, number)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -276,9 +309,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _written(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return _varint_bytes(number << 3) + _varint_bytes(value)
+def _written(number: int, value: bytes) -> bytes:
     return _varint_bytes(number << 3 | 2) + _varint_bytes(len(value)) + value
 
 
@@ -289,19 +320,3 @@ def _varint_bytes(value: int) -> bytes:
         value >>= 7
     written.append(value)
     return bytes(written)
-
-
-def _messages(data: bytes, number: int) -> list[bytes]:
-    return [value for found, value in _fields(data) if found == number and isinstance(value, bytes)]
-
-
-def _message(data: bytes, number: int) -> bytes:
-    return next((value for found, value in _fields(data) if found == number and isinstance(value, bytes)), b"")
-
-
-def _text(data: bytes, number: int) -> str:
-    return _message(data, number).decode()
-
-
-def _number(data: bytes, number: int) -> int:
-    return next((value for found, value in _fields(data) if found == number and isinstance(value, int)), 0)

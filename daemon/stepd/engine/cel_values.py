@@ -26,7 +26,7 @@ class Size(NamedTuple):
     weight: int
     """Counts members, items and containers, and 32 bytes of text as one more."""
     text: int
-    """Bytes of its JSON: no text in it is longer."""
+    """No text in it has more bytes."""
 
 
 SCALAR = Size(1, 32)
@@ -42,6 +42,10 @@ def size_of(value: Any) -> Size:
     if isinstance(value, int):
         _check_int(value)
         return SCALAR
+    if isinstance(value, str):
+        _check_text(value)
+        length = len(value) if value.isascii() else len(value.encode())
+        return Size(1 + length // 32, length)
     raw = encode(value)
     if _ESCAPED_NUL in raw or _LONG_INTEGER.search(raw):
         _check_deeply(value)
@@ -150,19 +154,24 @@ def as_json(value: Any) -> Any:
     A timestamp becomes RFC 3339 text in UTC, with milliseconds, or microseconds where they say more; a duration becomes
     its seconds.
     """
+    kind = type(value)
+    if kind in (str, int, bool) or value is None:
+        return value
+    if kind is list:
+        return [as_json(item) for item in value]
+    if kind is dict:
+        if not all(type(name) is str for name in value):
+            raise Unfit("a map with keys that are not text, which is no JSON")
+        return {name: as_json(value[name]) for name in sorted(value)}
+    return _scalar_as_json(value)
+
+
+def _scalar_as_json(value: Any) -> Any:
     match value:
-        case None | bool() | str() | int():
-            return value
         case float():
             if not isfinite(value):
                 raise Unfit(f"the number {value}, which is no JSON")
             return value
-        case list():
-            return [as_json(item) for item in value]
-        case dict():
-            if not all(isinstance(name, str) for name in value):
-                raise Unfit("a map with keys that are not text, which is no JSON")
-            return {name: as_json(value[name]) for name in sorted(value)}
         case datetime():
             spec = "microseconds" if value.microsecond % 1000 else "milliseconds"
             return value.astimezone(UTC).isoformat(timespec=spec).replace("+00:00", "Z")

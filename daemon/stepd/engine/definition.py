@@ -114,10 +114,8 @@ def _read_steps(top: Fields) -> Skeleton:
 def _read(name: str, raw: bytes, top: Fields, skeleton: Skeleton) -> Compiled:
     """Reads all but the skeleton; after a fault what it returns is of no use."""
     top.refuse_others(DEFINITION_FIELDS)
-    all_steps = frozenset(skeleton.by_id)
-    in_graph = frozenset(id_ for id_, ordinal in skeleton.by_id.items() if not skeleton.is_compensation(ordinal))
-    scope = ExpressionScope(frozenset({"input", "state"}), in_graph, all_steps)
-    steps = tuple(read_step(skeleton, ordinal, all_steps) for ordinal in range(len(skeleton.outlines)))
+    scope = skeleton.scope_of_finish()
+    steps = tuple(read_step(skeleton, ordinal) for ordinal in range(len(skeleton.outlines)))
     outcome = _read_outcome(top, scope)
     updates = _read_updates(top, scope)
     output = template(top, "output", scope)

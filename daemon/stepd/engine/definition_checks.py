@@ -6,6 +6,7 @@ from typing import Any
 
 from stepd.engine.definition_fields import Fields
 from stepd.engine.definition_graph import Graph, build_graph, cycles
+from stepd.engine.scope import ExpressionScope
 from stepd_protocol.definitions import STEP_FIELDS
 from stepd_protocol.names import STEP_KINDS, StepKind
 from stepd_protocol.problems import FieldFault
@@ -33,14 +34,26 @@ class Skeleton:
     by_id: Mapping[str, int]
     graph: Graph
 
-    def is_compensation(self, ordinal: int) -> bool:
-        """Whether the step is outside the graph."""
-        return bool(self.outlines[ordinal].undoes)
+    def scope_of(self, ordinal: int) -> ExpressionScope:
+        """What the expressions of a step may name: the steps before it."""
+        before = _Before(self.by_id, frozenset(self.graph.ancestors[ordinal]))
+        return ExpressionScope(frozenset({"input", "state"}), before, self.by_id)
 
-    def scope_of(self, ordinal: int) -> frozenset[str]:
-        """Ids of the steps that come before one."""
-        ids = (self.outlines[ancestor].id for ancestor in self.graph.ancestors[ordinal])
-        return frozenset(one for one in ids if one is not None)
+    def scope_of_finish(self) -> ExpressionScope:
+        """What `outcome`, `updates` and `output` may name: all steps of the graph."""
+        in_graph = frozenset(ordinal for ordinal in self.by_id.values() if not self.outlines[ordinal].undoes)
+        return ExpressionScope(frozenset({"input", "state"}), _Before(self.by_id, in_graph), self.by_id)
+
+
+class _Before:
+    """The ids of some steps."""
+
+    def __init__(self, by_id: Mapping[str, int], ordinals: frozenset[int]) -> None:
+        self._by_id = by_id
+        self._ordinals = ordinals
+
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, str) and self._by_id.get(id_) in self._ordinals
 
 
 def read_skeleton(steps: Sequence[Fields]) -> Skeleton:
@@ -105,8 +118,8 @@ def _resolved_needs(ordinal: int, outlines: Sequence[Outline], by_id: Mapping[st
     if outline.undoes:
         return ()
     if outline.needs is None:
-        before = (one for one in range(ordinal - 1, -1, -1) if not outlines[one].undoes)
-        return tuple(one for one in before)[:1]
+        before = next((one for one in range(ordinal - 1, -1, -1) if not outlines[one].undoes), None)
+        return () if before is None else (before,)
     found: dict[int, None] = {}
     for name in outline.needs:
         fault = _need_fault(name, outline, outlines, by_id)

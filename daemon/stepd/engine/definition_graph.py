@@ -20,12 +20,7 @@ def build_graph(needs: Sequence[tuple[int, ...]]) -> Graph:
     for ordinal, needed in enumerate(needs):
         for one in needed:
             successors[one].append(ordinal)
-    masks = [sum(1 << one for one in set(needed)) for needed in needs]
-    return Graph(
-        tuple(needs),
-        tuple(tuple(following) for following in successors),
-        tuple(_ancestors(ordinal, masks) for ordinal in range(len(needs))),
-    )
+    return Graph(tuple(needs), tuple(tuple(following) for following in successors), tuple(_all_ancestors(needs)))
 
 
 def cycles(needs: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
@@ -67,8 +62,19 @@ def _one_cycle(open_steps: Mapping[int, set[int]]) -> list[int]:
     return walked[walked.index(ordinal) :]
 
 
-def _ancestors(ordinal: int, masks: Sequence[int]) -> tuple[int, ...]:
+def _all_ancestors(needs: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
     """Sets of ordinals are the bits of integers here: a graph may have tens of thousands of edges."""
+    masks = [sum(1 << one for one in needed) for needed in needs]
+    found: list[tuple[int, ...]] = []
+    for ordinal, needed in enumerate(needs):
+        if len(needed) == 1 and needed[0] < ordinal:
+            found.append((needed[0], *found[needed[0]]))
+        else:
+            found.append(_ancestors(ordinal, masks))
+    yield from found
+
+
+def _ancestors(ordinal: int, masks: Sequence[int]) -> tuple[int, ...]:
     found: list[int] = []
     seen = 1 << ordinal
     level = masks[ordinal]

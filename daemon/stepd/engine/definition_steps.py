@@ -84,11 +84,11 @@ class Retry:
     max_ms: int
 
 
-def read_step(skeleton: Skeleton, ordinal: int, all_steps: frozenset[str]) -> CompiledStep:
+def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
     """Reads the step with every fault in it; after a fault its value is of no use."""
     outline = skeleton.outlines[ordinal]
     fields = outline.fields
-    scope = ExpressionScope(frozenset({"input", "state"}), skeleton.scope_of(ordinal), all_steps)
+    scope = skeleton.scope_of(ordinal)
     inner = _inner_scope(fields, scope)
     when = condition(fields, "when", scope)
     input_ = _read_kind(fields, outline.kind, scope, inner)

@@ -5,7 +5,7 @@ unchanged. Any other is evaluated by the CEL runtime, within the bounds of `cel_
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -28,9 +28,12 @@ from stepd.engine.cel_syntax import (
     Reference,
     UnknownSyntax,
     nested_nodes,
+    place_of,
     read_tree,
     with_root,
+    without_root,
 )
+from stepd.engine.cel_syntax import Literal as Constant
 from stepd.engine.cel_values import Size, Unfit, as_json, at_path, member, path_tree, project, size_of
 from stepd.engine.scope import Env, ExpressionScope, References
 from stepd_protocol.limits import EXPRESSION_LENGTH_MAX
@@ -91,10 +94,12 @@ def compile_expression(source: str, scope: ExpressionScope, wanted: Wanted = "an
     try:
         tree = with_references(read_tree(serialized), scope)
     except NameFault as fault:
-        raise ExpressionFault(f"{_place(source, fault.at)}: {fault}") from None
+        raise _fault(source, serialized, [(str(fault), fault.at)]) from None
     except UnknownSyntax as unknown:
         raise ExpressionFault(f"{unknown} is not supported") from None
-    _check_fences(source, tree)
+    faults = list(fence_faults(tree)) or list(_pattern_faults(tree))
+    if faults:
+        raise _fault(source, serialized, faults)
     if isinstance(tree, Reference) and not tree.path.presence:
         return _Selected(source, tree.path, wanted)
     _check_type(program.return_type().name(), wanted)
@@ -126,7 +131,18 @@ class _Selected:
 class _Computed:
     """An expression that the runtime evaluates."""
 
-    __slots__ = ("_crude", "_nodes", "_paths", "_program", "_tree", "_views", "_wanted", "references", "source")
+    __slots__ = (
+        "_crude",
+        "_nodes",
+        "_paths",
+        "_probes",
+        "_program",
+        "_tree",
+        "_views",
+        "_wanted",
+        "references",
+        "source",
+    )
 
     def __init__(self, source: str, tree: Node, program: cel.Expression, wanted: Wanted) -> None:
         nodes = list(nested_nodes(tree))
@@ -136,15 +152,16 @@ class _Computed:
         self._wanted = wanted
         self._nodes = len(nodes)
         self._paths = tuple({node.path: None for node in nodes if isinstance(node, Reference)})
-        self._views = {
-            path: path_tree(other for other in self._paths if other.base == path.base)
-            for path in {path.base: path for path in self._paths}.values()
-        }
+        bases = {path.base: path for path in self._paths}
+        self._views = tuple(
+            (path, path_tree(other for other in self._paths if other.base == path.base)) for path in bases.values()
+        )
+        self._probes: dict[bytes, cel.Expression] = {}
         self._crude = not any(_needs_estimate(node) for node in nodes)
         self.references = references_of(self._paths)
 
     def evaluate(self, env: Env, allowance: Allowance | None = None) -> Any:
-        bases = {path.base: fetch(path, env) for path in self._views}
+        bases = {path.base: fetch(path, env) for path, _ in self._views}
         try:
             data = self._shown(bases)
             self._charge(bases, data, allowance or Allowance())
@@ -156,7 +173,7 @@ class _Computed:
 
     def _shown(self, bases: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
         data: dict[str, Any] = {}
-        for path, tree in self._views.items():
+        for path, tree in self._views:
             shown = project(bases[path.base], tree)
             if path.base[0] == "steps":
                 data.setdefault("steps", {}).setdefault(path.base[1], {})[path.base[2]] = shown
@@ -166,23 +183,30 @@ class _Computed:
 
     def _charge(self, bases: Mapping[tuple[str, ...], Any], data: dict[str, Any], allowance: Allowance) -> None:
         """Takes the most that evaluation can cost from the allowance. Raises Unfit where that is too much."""
-        values = {path: None if path.presence else at_path(bases[path.base], path) for path in self._paths}
-        sizes = {path: _size(path, value) for path, value in values.items()}
-        weight = sum(size.weight for size in sizes.values())
+        values = [None if path.presence else at_path(bases[path.base], path) for path in self._paths]
+        sizes = [_size(path, value) for path, value in zip(self._paths, values, strict=True)]
+        weight = sum(size.weight for size in sizes)
         if self._crude and weight * self._nodes <= CRUDE_UNITS_MAX:
             allowance.take(EXPRESSION_UNITS + weight * self._nodes)
             return
-        # What a probe evaluates is part of the expression, and was estimated before it is asked for.
         allowance.take(EXPRESSION_UNITS + TO_RUNTIME_UNITS * weight)
-        estimate = Estimate(values, sizes, lambda fold: self._count_items(fold, data))
+        estimate = Estimate(
+            dict(zip(self._paths, values, strict=True)),
+            dict(zip(self._paths, sizes, strict=True)),
+            lambda fold: self._count_items(fold, data),
+        )
         result = estimate.size(self._tree)
-        allowance.take(estimate.work + FROM_RUNTIME_UNITS * result.weight)
+        allowance.take(estimate.work + estimate.measuring + FROM_RUNTIME_UNITS * result.weight)
 
     def _count_items(self, fold: Fold, data: dict[str, Any]) -> tuple[int, bool]:
         """Evaluates what a comprehension runs over; where that fails, so will the whole, if it gets there."""
-        program = _environment().deserialize(with_root(self._program.serialize(), fold.over_raw))
+        if not self._probes:
+            rootless = without_root(self._program.serialize())
+            folds = (node for node in nested_nodes(self._tree) if isinstance(node, Fold))
+            over = {one.over_raw: with_root(rootless, one.over_raw) for one in folds}
+            self._probes = {raw: _environment().deserialize(serialized) for raw, serialized in over.items()}
         try:
-            items = _run(program, data)
+            items = _run(self._probes[fold.over_raw], data)
         except Unfit:
             return 0, False
         return len(items) if isinstance(items, list | dict) else 0, isinstance(items, dict)
@@ -195,7 +219,8 @@ def _run(program: cel.Expression, data: dict[str, Any]) -> Any:
         plain = value.plain_value()
     except RuntimeError as error:
         raise Unfit(_tidy(str(error))) from None
-    if value.type() == cel.Type.ERROR:
+    # An error is a value too, and its plain value is its message.
+    if isinstance(plain, str) and value.type() == cel.Type.ERROR:
         raise Unfit(_tidy(str(plain)))
     return plain
 
@@ -225,22 +250,16 @@ def _pattern_check() -> cel.Expression:
     return _environment().compile("''.matches(string(input))")
 
 
-def _check_fences(source: str, tree: Node) -> None:
-    faults = [f"{_place(source, at)}: {fault}" for fault, at in fence_faults(tree)]
-    faults += [fault for node in nested_nodes(tree) for fault in _pattern_faults(source, node)] if not faults else []
-    if faults:
-        raise ExpressionFault("; ".join(faults))
-
-
-def _pattern_faults(source: str, node: Node) -> list[str]:
-    if not (isinstance(node, Call) and node.function == "matches"):
-        return []
-    pattern = getattr(node.arguments[-1], "value", "")
-    try:
-        _run(_pattern_check(), {"input": pattern})
-    except Unfit as unfit:
-        return [f"{_place(source, node.at)}: {unfit}"]
-    return []
+def _pattern_faults(tree: Node) -> Iterator[tuple[str, int]]:
+    for node in nested_nodes(tree):
+        match node:
+            case Call(function="matches", arguments=(*_, Constant(value=pattern))):
+                try:
+                    _run(_pattern_check(), {"input": pattern})
+                except Unfit as unfit:
+                    yield str(unfit), node.at
+            case _:
+                pass
 
 
 def _check_type(type_name: str, wanted: Wanted) -> None:
@@ -263,6 +282,10 @@ _ERROR = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 def _failed(source: str, reason: str) -> ExpressionFailed:
     shown = source if len(source) <= SHOWN_SOURCE_LENGTH else f"{source[: SHOWN_SOURCE_LENGTH - 3]}..."
     return ExpressionFailed(f"{shown}: {reason}")
+
+
+def _fault(source: str, serialized: bytes, faults: list[tuple[str, int]]) -> ExpressionFault:
+    return ExpressionFault("; ".join(f"{_place(source, place_of(serialized, at))}: {fault}" for fault, at in faults))
 
 
 def _place(source: str, at: int) -> str:

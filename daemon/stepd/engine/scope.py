@@ -1,6 +1,6 @@
 """What expressions may see, what they may name at their place in a definition, and what they do read."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,7 +47,7 @@ class ExpressionScope:
 
     roots: frozenset[str]
     """Of `input`, `state`, `item`, `index`, `last`; `execution` may always be named."""
-    steps: frozenset[str]
+    steps: Container[str]
     """Ids of the steps that may be named here."""
-    all_steps: frozenset[str]
+    all_steps: Container[str]
     """Ids of all steps, so that a message can tell a step that may not be named from one that isn't there."""
