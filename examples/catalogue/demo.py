@@ -90,7 +90,7 @@ def main() -> int:
         folder = (given.folder or Path(tempfile.mkdtemp(prefix="stepd-demo-"))).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         run_demo(folder, given.directory)
-    except Trouble as trouble:
+    except (Trouble, OSError) as trouble:
         print(f"The demo did not work: {trouble}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -143,20 +143,20 @@ def _run_execution(order: dict[str, Any], environment: dict[str, str], *, shown:
     say(f"\n$ stepd {shlex.join(start)}")
     _stepd(start, environment, shown=shown)
     say("")
-    newest = json.loads(_stepd(["ls", "--workflow", "catalogue", "--limit", "1", "--json"], environment))["items"][0]
-    view: dict[str, Any] = json.loads(_stepd(["show", newest["id"], "--json"], environment))
+    executions = f"{environment['STEPD_URL']}/v1/executions"
+    newest = _get(f"{executions}?workflow=catalogue&limit=1")["items"][0]
+    view: dict[str, Any] = _get(f"{executions}/{newest['id']}")
     return view
 
 
-def _stepd(arguments: Sequence[str], environment: dict[str, str], *, shown: bool = False) -> str:
-    """Runs a command of stepd: what it printed, or nothing where that went to the terminal. Raises Trouble."""
+def _stepd(arguments: Sequence[str], environment: dict[str, str], *, shown: bool) -> None:
+    """Runs a command of stepd, and lets the terminal have what it prints if that is to be shown. Raises Trouble."""
     try:
         done = subprocess.run(
             [STEPD, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=None if shown else subprocess.PIPE,
-            text=True,
+            stdout=None if shown else subprocess.DEVNULL,
             check=False,
             timeout=RUN_SECONDS,
         )
@@ -164,7 +164,6 @@ def _stepd(arguments: Sequence[str], environment: dict[str, str], *, shown: bool
         raise Trouble(f"`stepd {shlex.join(arguments)}` took more than {RUN_SECONDS:.0f} s.") from None
     if done.returncode:
         raise Trouble(f"`stepd {shlex.join(arguments)}` ended with {done.returncode}.")
-    return done.stdout or ""
 
 
 def _say_where_to_look(folder: Path, database: Path, execution: str) -> None:
@@ -197,13 +196,19 @@ def _running(name: str, command: Sequence[str | Path], folder: Path, environment
 def _answers(url: str) -> bool:
     """Whether a GET is answered with a success."""
     try:
-        with _HTTP.open(url, timeout=5) as answer:
-            return bool(answer.status == 200)
+        _get(url)
     except HTTPError as refusal:
         refusal.close()
+        return False
     except OSError:
-        pass
-    return False
+        return False
+    return True
+
+
+def _get(url: str) -> Any:
+    """The JSON that a GET is answered with. Raises HTTPError for a refusal, OSError for no answer."""
+    with _HTTP.open(url, timeout=5) as answer:
+        return json.load(answer)
 
 
 def _free_port() -> int:
