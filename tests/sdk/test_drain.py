@@ -16,7 +16,7 @@ import pytest
 
 from stepd_worker import Context, Worker
 from tests.sdk.peer import DEADLINE_SECONDS, DROPPED, Peer, Reply, lease, problem
-from tests.sdk.running import jobs, running, wait_for
+from tests.sdk.running import jobs, running
 
 
 class Bodies:
@@ -263,4 +263,3 @@ def test_serving_off_the_main_thread_leaves_signals_alone(peer: Peer, bodies: Bo
     with running(peer, jobs(bodies.plain)):
         peer.wait_for("claim")
         assert signal.getsignal(signal.SIGTERM) is before
-    wait_for(lambda: threading.main_thread() is threading.current_thread(), "the main thread")

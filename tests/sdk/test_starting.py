@@ -8,7 +8,7 @@ import pytest
 
 from stepd_worker import Context
 from tests.sdk.peer import DROPPED, Peer, Reply, lease, problem, refused
-from tests.sdk.running import jobs, running, wait_for
+from tests.sdk.running import jobs, running
 
 OK = {"expires_at": "2026-11-30T12:00:30.000Z", "lease_seconds": 30, "cancel": None, "warnings": []}
 AT_MOST_ONCE: dict[str, Any] = {
@@ -146,6 +146,16 @@ def test_what_needs_no_start_sends_none(peer: Peer, charges: Charges) -> None:
     assert peer.named("heartbeat") == []
 
 
+def test_beats_go_on_after_the_start(peer: Peer) -> None:
+    def body(ctx: Context, input: Any) -> None:
+        peer.wait_for("heartbeat", 4)
+
+    peer.deal(lease(**AT_MOST_ONCE, heartbeat_seconds=0.05))
+    with running(peer, jobs(body, effect=EFFECT)):
+        peer.wait_for("complete")
+    assert [call.body["started"] for call in peer.named("heartbeat")[:4]] == [True] * 4
+
+
 def test_one_heartbeat_is_in_flight_for_a_lease(peer: Peer) -> None:
     in_flight, most, lock = 0, 0, threading.Lock()
 
@@ -156,7 +166,6 @@ def test_one_heartbeat_is_in_flight_for_a_lease(peer: Peer) -> None:
         with lock:
             in_flight += 1
             most = max(most, in_flight)
-        wait_for(lambda: True, "nothing")
         threading.Event().wait(0.03)
         with lock:
             in_flight -= 1

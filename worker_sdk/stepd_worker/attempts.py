@@ -102,7 +102,8 @@ class Attempts:
             if not isinstance(said, float):
                 return said
             await self._pause(min(said, left))
-        held.beats = held.over is None
+        if held.over is None:
+            self._heartbeats.resume(held)
         return Stopped("none")
 
     async def _say_started(self, held: Held, read_seconds: float, backoff: Backoff) -> Outcome | float | None:
@@ -130,8 +131,8 @@ class Attempts:
 
     def _begun(self, held: Held, replied: Replied) -> Outcome | None:
         said = msgspec.json.decode(replied.answer.body, type=BeatAnswer)
-        held.beats = True
         held.renewed(replied.sent_at, said.lease_seconds, started=said.cancel is None)
+        self._heartbeats.resume(held)
         if said.cancel is not None:
             held.asked_to_stop()
             return Stopped("none")

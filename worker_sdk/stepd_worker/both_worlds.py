@@ -9,6 +9,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _END: Final = object()
+END_SECONDS: Final = 1.0
 
 
 class LoopThread:
@@ -17,6 +18,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine to its end on the private loop; interrupting the caller cancels it."""
@@ -27,22 +29,26 @@ class LoopThread:
             future.cancel()
             raise
 
-    def stop(self) -> None:
-        """Ends the thread; a later call starts a new one."""
+    def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs what is to be done last, if anything was done at all, and ends the thread; a later call starts another.
+
+        Waits for that only shortly: it may be called as the process ends, or by the garbage collector.
+        """
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
-
-    @property
-    def started(self) -> bool:
-        return self._loop is not None
+            thread, self._thread = self._thread, None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(lambda: loop.create_task(_end(last)))
+        if thread is not threading.current_thread():
+            thread.join(END_SECONDS)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="stepd-client", daemon=True).start()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="stepd-client", daemon=True)
+                self._thread.start()
             return self._loop
 
 
@@ -120,6 +126,13 @@ class stream(Generic[C, P, T]):  # noqa: N801 (it is used as a decorator)
 
 async def _next(items: AsyncGenerator[T, None]) -> T | object:
     return await anext(items, _END)
+
+
+async def _end(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await last()
+    finally:
+        asyncio.get_running_loop().stop()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 import uuid
+import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import quote, urlencode
@@ -46,6 +47,8 @@ class Client:
         self.loop_thread = LoopThread()
         self._retry_seconds = retry_seconds
         self._transport = Transport(self.endpoint)
+        # A script that never closes its client ends quietly all the same.
+        weakref.finalize(self, self.loop_thread.stop, self._transport.close)
 
     # --- Executions
 
@@ -222,9 +225,7 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections of the blocking calls. Later calls open new ones."""
-        if self.loop_thread.started:
-            self.loop_thread.run(self._transport.close())
-            self.loop_thread.stop()
+        self.loop_thread.stop(self._transport.close)
 
     async def aclose(self) -> None:
         """Closes the running loop's connections."""
@@ -259,17 +260,18 @@ class Client:
         target = path + _query_text(query or {})
         patience = _Patience(self._retry_seconds)
         while True:
+            retry_after = None
             try:
                 answer = await self._transport.send(method, target, content, headers=headers, read_seconds=read_seconds)
             except NoAnswer as fault:
-                await patience.wait(Unreachable(str(fault)))
-                continue
-            if is_no_answer(answer.status):
-                await patience.wait(api_error(answer), answer.retry_after)
-            elif 200 <= answer.status < 300:
-                return msgspec.json.decode(answer.body, type=Json) if answer.body else {}
+                trouble: StepdError = Unreachable(str(fault))
             else:
-                raise api_error(answer)
+                if 200 <= answer.status < 300:
+                    return msgspec.json.decode(answer.body, type=Json) if answer.body else {}
+                trouble, retry_after = api_error(answer), answer.retry_after
+                if not is_no_answer(answer.status):
+                    raise trouble
+            await patience.wait(trouble, retry_after)
 
     async def _stored_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
         position: int | None = after

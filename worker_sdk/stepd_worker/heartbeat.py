@@ -80,10 +80,13 @@ class Heartbeats:
         held.announce = lambda: self._announce(held)
         with self._changed:
             self._held[held.id] = held
-            # Under load most leases are gone long before the thread would look at them: it is not woken for those.
-            if min(held.beat_at, held.times_out_at or held.beat_at, held.lost_at) < self._wakes_at:
-                self._news = True
-                self._changed.notify()
+            self._wake_for(held)
+
+    def resume(self, held: Held) -> None:
+        """Begins to beat for a lease whose clock alone was kept so far."""
+        with self._changed:
+            held.beats = True
+            self._wake_for(held)
 
     def remove(self, held: Held) -> None:
         """Ends the beats of a lease; an answer that is still under way means nothing."""
@@ -190,6 +193,16 @@ class Heartbeats:
                 self._changed.wait(min(seconds, threading.TIMEOUT_MAX))
                 self._wakes_at = float("inf")
             return not self._stopping
+
+    def _wake_for(self, held: Held) -> None:
+        """Wakes the thread where it would sleep too long for this lease.
+
+        Under load most leases are gone long before the thread would look at them: it is not woken for those.
+        """
+        first = min(held.lost_at, held.times_out_at or held.lost_at, held.beat_at if held.beats else held.lost_at)
+        if first < self._wakes_at:
+            self._news = True
+            self._changed.notify()
 
     def _announce(self, held: Held) -> None:
         with self._changed:

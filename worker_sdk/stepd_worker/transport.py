@@ -126,7 +126,8 @@ class Transport:
 
     def _explain(self, fault: Exception) -> str:
         if isinstance(fault, aiohttp.ClientConnectorError):
-            return f"Nothing answers at {self.endpoint.url}: {fault.os_error.strerror or fault.os_error}"
+            error = fault.os_error
+            return f"Nothing answers at {self.endpoint.url}: {os.strerror(error.errno) if error.errno else error}"
         text = str(fault) or type(fault).__name__
         return f"No answer from {self.endpoint.url}: {text}"
 
