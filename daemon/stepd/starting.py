@@ -65,16 +65,20 @@ async def compare_settings(store: Store, settings: Settings) -> None:
         _log.warning("%s is %s here, and %s in the settings that the store's daemons share", name, own, theirs)
 
 
-def _differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def _differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
     """`(name, theirs, ours)` of each setting that differs."""
-    found: list[tuple[str, Any, Any]] = []
+    found: list[tuple[str, str, str]] = []
     for name in sorted({*standing, *ours}):
         theirs, own = standing.get(name), ours.get(name)
         if isinstance(theirs, dict) and isinstance(own, dict):
             found += _differences(theirs, own)
         elif theirs != own:
-            found.append((name, theirs, own))
+            found.append((name, _written(theirs), _written(own)))
     return found
+
+
+def _written(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _file(rest: str, url: str) -> Path:

@@ -13,7 +13,7 @@ _JSON: Final = (b"content-type", b"application/json")
 _CLOSE: Final = (b"connection", b"close")
 _STREAM_HEADERS: Final[Headers] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store, no-transform"),
+    (b"cache-control", b"no-cache, no-transform"),
     # nginx and those that learned from it hold an answer back unless told not to.
     (b"x-accel-buffering", b"no"),
 ]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from stepd.http.answering import Writer
 from stepd.http.asgi import ClientGone, Receive, Scope, Send
-from stepd.http.body import Bounds, check_body, discard_body, may_have_body, read_body
+from stepd.http.body import Bounds, check_body, discard_body, is_announced, may_have_body, read_body
 from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.door import Door, lacks_scope
@@ -119,7 +119,7 @@ class App:
             return b""
         body = await read_body(scope["headers"], receive, self._phase, self._bounds)
         request.body_read = True
-        if not body and not route.body_required:
+        if not (body or route.body_required or is_announced(scope["headers"])):
             return b"{}"
         check_body(scope["headers"], body)
         return body

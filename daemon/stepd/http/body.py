@@ -47,6 +47,11 @@ def check_body(headers: Headers, body: bytes) -> None:
         raise Refusal(make_problem("malformed_json", f"the body can't be read: {reason}")) from None
 
 
+def is_announced(headers: Headers) -> bool:
+    """Whether a media type is given: then there should be a body of it."""
+    return any(name == b"content-type" for name, _ in headers)
+
+
 def may_have_body(scope: Scope) -> bool:
     """Whether a body may follow. HTTP/2 announces none beforehand."""
     if scope["http_version"] == "2":

@@ -32,7 +32,7 @@ _IDEMPOTENCY = Parameter(
 _TRACEPARENT = Parameter(name="traceparent", place="header", type=str, about="the trace to go on with (W3C)")
 _VIEW = Success(
     status=202,
-    type=executions.ExecutionView | ExecutionRef,
+    type=(executions.ExecutionView, ExecutionRef),
     about="done; a key that may not read the execution gets its id and status only",
 )
 
@@ -240,7 +240,7 @@ EXECUTION_ROUTES: Final = (
         body=handlers.NoFields,
         body_required=False,
         successes=(_VIEW,),
-        problems=("not_found", "not_pausable"),
+        problems=("not_found", "already_ended", "not_pausable"),
     ),
     Route(
         method="POST",
@@ -254,7 +254,7 @@ EXECUTION_ROUTES: Final = (
         body=handlers.NoFields,
         body_required=False,
         successes=(_VIEW,),
-        problems=("not_found", "not_pausable"),
+        problems=("not_found", "already_ended", "not_pausable"),
     ),
 )
 

@@ -35,7 +35,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Success(Struct, frozen=True, kw_only=True):
-    """One 2xx answer, for the document. `type` None: without content."""
+    """One 2xx answer, for the document. `type` None: without content; a tuple: one of these."""
 
     status: int
     type: Any

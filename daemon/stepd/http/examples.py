@@ -1,0 +1,52 @@
+"""Owns the examples of the OpenAPI document: one request body for each operation that has one to show."""
+
+from typing import Any, Final
+
+_CLAIM: Final[dict[str, Any]] = {
+    "worker": "billing-1",
+    "instance": "9d0c7e0e-5f0b-4a57-9f5c-0a1f4f7f2b11",
+    "claim_id": "3f0a6f0e-6a34-4d55-8f2b-7d2f2b1f9a10",
+    "serves": [{"workflow": "support", "version": "3"}],
+}
+
+REQUESTS: Final[dict[str, Any]] = {
+    "register_workflow": {
+        "version": "3",
+        "steps": [
+            {"id": "classify", "effect": "read_only", "retry": {"max_attempts": 5}},
+            {
+                "id": "refund",
+                "effect": "non_idempotent_write",
+                "when": "steps.classify.output.label == 'billing'",
+                "input": {"amount": {"$cel": "input.amount"}},
+            },
+        ],
+        "output": {"label": {"$cel": "steps.classify.output.label"}},
+    },
+    "claim_leases": {**_CLAIM, "max": 8, "wait_seconds": 30},
+    "heartbeat": {"fence": 3, "started": True, "progress": {"pages": 4}},
+    "complete": {
+        "fence": 3,
+        "output": {"label": "billing"},
+        "state": {"label": "billing"},
+        "usage": [{"model": "m-1", "input_tokens": 812, "output_tokens": 64}],
+        "next": {**_CLAIM, "claim_id": "5b9b3a7e-90f5-4a6c-b1a4-3f1df8b0c7d2"},
+    },
+    "fail": {
+        "fence": 3,
+        "class": "retryable",
+        "message": "the provider is busy",
+        "retry_after": 30,
+        "effect": "none",
+    },
+    "start_execution": {
+        "workflow": "support",
+        "input": {"ticket": 4711, "amount": 12},
+        "correlation": "ticket-4711",
+        "labels": {"team": "billing"},
+    },
+    "cancel_execution": {"reason": "the customer withdrew", "force": False},
+    "pause_execution": {},
+    "resume_execution": {},
+    "use_version": {"version": "3"},
+}

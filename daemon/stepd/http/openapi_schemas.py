@@ -1,0 +1,65 @@
+"""Owns the schemas of the OpenAPI document: those of the wire types, without what only Python's reader needs."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from stepd_protocol.names import NEWLINE_GUARD
+
+Json: TypeAlias = dict[str, Any]
+
+REFERENCE: Final = "#/components/schemas/{name}"
+_LIST_NAME: Final = re.compile(r"ListAnswer[_\[](\w+?)[_\]]$")
+
+
+class Schemas:
+    """The schemas of some types, and the components that they refer to."""
+
+    def __init__(self, types: Iterable[Any]) -> None:
+        distinct = {repr(kind): kind for group in types for kind in _alternatives(group)}
+        schemas, components = msgspec.json.schema_components(distinct.values(), ref_template=REFERENCE)
+        self._by_type: dict[str, Json] = {
+            name: _cleaned(schema) for name, schema in zip(distinct, schemas, strict=True)
+        }
+        self._components = {_name(name): _cleaned(schema) for name, schema in components.items()}
+
+    def of(self, kind: Any) -> Json:
+        """The schema of one of the types, or of a tuple of alternatives."""
+        schemas = [self._by_type[repr(one)] for one in _alternatives(kind)]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+    def components(self) -> Json:
+        """What the schemas refer to, by name in alphabetical order."""
+        return dict(sorted(self._components.items()))
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def _cleaned(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_cleaned(part) for part in schema]
+    if isinstance(schema, dict):
+        return {key: _member(key, value) for key, value in schema.items()}
+    return schema
+
+
+def _member(key: str, value: Any) -> Any:
+    match key, value:
+        case "pattern", str():
+            return value.removesuffix(NEWLINE_GUARD)
+        case "$ref", str():
+            return REFERENCE.format(name=_name(value.rpartition("/")[2]))
+        case "title", str():
+            return _name(value)
+        case "description", str():
+            return " ".join(value.split())
+    return _cleaned(value)
+
+
+def _name(name: str) -> str:
+    """A list's name says what it lists."""
+    return _LIST_NAME.sub(r"\1List", name)
