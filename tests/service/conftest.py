@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,14 @@ ME = Caller("me", None, frozenset({"admin"}), None)
 class Service:
     """Capabilities as a caller meets them: JSON in, ``(status, JSON)`` out."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Daemon, file: Path) -> None:
         self.daemon = daemon
+        self._file = file
+
+    def audited(self) -> list[tuple[str, str, str]]:
+        """The audit log, which no call lists yet: who did what, and how it went."""
+        with closing(sqlite3.connect(self._file)) as connection:
+            return list(connection.execute("select principal, action, outcome from audit order by at, id"))
 
     async def register(self, *steps: Any, name: str = "w", caller: Caller = ME, **fields: Any) -> tuple[int, Any]:
         body = _bytes({"version": "1", "steps": list(steps), **fields})
@@ -69,7 +77,8 @@ class Service:
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    store = SqliteStore(tmp_path / "stepd.db", EngineSettings())
+    file = tmp_path / "stepd.db"
+    store = SqliteStore(file, EngineSettings())
     await store.open()
     daemon = Daemon(Settings(), store, Dispatcher(store), Watch(), Directory(store), "service-1", "stepd")
 
@@ -79,7 +88,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
             daemon.dispatcher.wake()
 
     store.on_commit(tell)
-    yield Service(daemon)
+    yield Service(daemon, file)
     daemon.watch.stop()
     daemon.dispatcher.stop()
     await daemon.directory.close()

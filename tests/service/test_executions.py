@@ -23,12 +23,6 @@ def pointers(problem: Any) -> set[str]:
     return {fault.path for fault in problem.errors}
 
 
-async def audited(service: Service) -> list[tuple[str, str, str]]:
-    """The audit log: who did what, and with which outcome."""
-    connection = service.daemon.store._writer._connection  # type: ignore[attr-defined] # no call lists it yet
-    return list(connection.execute("select principal, action, outcome from audit order by at, id"))
-
-
 async def test_faults_of_a_start_are_told_together(service: Service) -> None:
     _, problem = await service.start(state=[], start_at="soon", exclusive=True, priority=101, input=1)
     assert pointers(problem) == {"/state", "/start_at", "/correlation", "/priority"}
@@ -242,7 +236,7 @@ async def test_reads_are_written_down_once_an_hour(service: Service) -> None:
     for _ in range(3):
         await service.view(run["id"])
         await reads.events(service.daemon, ME, run["id"], [])
-    assert [row for row in await audited(service) if row[1] == "execution.read"] == [("me", "execution.read", "done")]
+    assert [row for row in service.audited() if row[1] == "execution.read"] == [("me", "execution.read", "done")]
 
 
 async def test_refused_attempts_are_written_down(service: Service) -> None:
@@ -251,4 +245,4 @@ async def test_refused_attempts_are_written_down(service: Service) -> None:
     answer = await executions.cancel(service.daemon, ME, lease["execution"]["id"], b"{}")
     assert isinstance(answer, Problem)
     assert answer.code == "already_ended"
-    assert ("me", "execution.cancel", "refused: already_ended") in await audited(service)
+    assert ("me", "execution.cancel", "refused: already_ended") in service.audited()

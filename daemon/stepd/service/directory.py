@@ -93,7 +93,9 @@ class Directory:
         """A lease is over; ``unservable``: its life can't run that step for now."""
         held = self._leases.pop(lease_id, None)
         if held is not None and unservable:
-            held.life.unservable[held.work] = _now() + UNSERVABLE_SECONDS
+            now = _now()
+            kept = {work: until for work, until in held.life.unservable.items() if until > now}
+            held.life.unservable = {**kept, held.work: now + UNSERVABLE_SECONDS}
 
     def _touch(self, life: Life) -> None:
         life = self._lives.setdefault(life.key, life)
@@ -182,6 +184,7 @@ class Directory:
         for life in dirty:
             life.dirty = False
         await self._store.seen([row_of(life, store_now, now) for life in dirty])
+        self._forget(now)
 
     async def close(self) -> None:
         """Writes what is left to write, and waits for no more. Raises nothing: what is lost is seen again soon."""

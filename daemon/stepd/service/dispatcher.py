@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Protocol, TypeAlias
 
 from stepd.engine.commands import GiveBack
 from stepd.service.base import Caller
+from stepd.service.waiters import Gone, Key, Waiter
 from stepd.store.base import Deal, Dealt, Decide, Request, Store, StoreUnavailable
 
 LOOK_SECONDS = 0.5
@@ -20,61 +20,6 @@ GIVE_BACK_TRIES = 10
 GIVE_BACK_PAUSE_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
-
-Key: TypeAlias = tuple[str, str]
-"""Principal and claim id."""
-
-
-class Gone(Protocol):
-    """Whether the client has gone away; an event of asyncio or anyio will do."""
-
-    def is_set(self) -> bool:
-        """Whether it has."""
-
-    async def wait(self) -> object:
-        """Waits until it has."""
-
-
-class Waiter:
-    """One claim that waits. ``answer`` has what it was dealt, and for how long (s) the daemon held it."""
-
-    __slots__ = (
-        "answer",
-        "arrived",
-        "caller",
-        "deadline",
-        "dealing",
-        "gone",
-        "kind",
-        "number",
-        "request",
-        "timer",
-        "watcher",
-    )
-
-    def __init__(self, caller: Caller, request: Request, gone: Gone, number: int, arrived: float) -> None:
-        self.caller = caller
-        self.request = request
-        self.gone = gone
-        self.kind = (request.serves, request.tenants)
-        self.number = number
-        self.arrived = arrived
-        self.deadline = arrived
-        self.dealing = False
-        """A look for work that includes it is under way."""
-        self.answer: asyncio.Future[tuple[Dealt, float]] = asyncio.get_running_loop().create_future()
-        self.timer: asyncio.TimerHandle | None = None
-        self.watcher: asyncio.Future[object] | None = None
-
-    @property
-    def key(self) -> Key:
-        """What makes two calls the same claim."""
-        return self.request.principal, self.request.claim_id
-
-    def resolve(self, dealt: Dealt, at: float) -> None:
-        """Answers the claim, unless it is answered."""
-        if not self.answer.done():
-            self.answer.set_result((dealt, max(0.0, at - self.arrived)))
 
 
 class Dispatcher:

@@ -11,11 +11,11 @@ from stepd.engine.commands import Alive, Complete, Fail, Granted, Heartbeat, Not
 from stepd.service.answers import execution_ref, lease_refused, no_lease, placed, reply, seconds, stopping
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, summary
-from stepd.service.dispatcher import Gone
 from stepd.service.granting import leases_of
 from stepd.service.lives import Life, LifeKey
 from stepd.service.outcomes import Outcome, read_complete, read_fail
 from stepd.service.reported import read_report
+from stepd.service.waiters import Gone
 from stepd.store.base import Deal, Dealt, Decide, Request, Scope, Serve
 from stepd_protocol import leases as wire
 from stepd_protocol.names import Disposition
