@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepd_worker import NotApplied, StepFailed
+from stepd_worker import Context, NotApplied, StepFailed
 from tests.sdk.peer import DROPPED, Peer, Reply, lease, problem, refused
 from tests.sdk.running import jobs, plus_one, raising, running
 
@@ -17,6 +17,38 @@ def test_an_outcome_is_sent_with_the_same_bytes_until_it_is_answered(peer: Peer,
     with running(peer, jobs(plus_one)):
         completes = peer.wait_for("complete", 3)
     assert len({call.raw for call in completes}) == 1
+
+
+def test_an_answer_that_is_no_daemons_is_none(peer: Peer) -> None:
+    proxy = Reply(200, b"<h1>Welcome to the hotel</h1>")
+    for name in ("claim", "heartbeat", "complete"):
+        peer.script(name, proxy)
+    peer.deal(lease(start_required=True, effect="non_idempotent_write"))
+    with running(peer, jobs(plus_one, effect="non_idempotent_write")):
+        completes = peer.wait_for("complete", 2)
+    assert completes[0].raw == completes[1].raw
+    assert len(peer.named("heartbeat")) == 2
+
+
+def test_a_lease_that_cannot_be_read_is_left_to_others(peer: Peer) -> None:
+    peer.deal(lease("l-1", effect="an_effect_of_later"), lease("l-2"))
+    with running(peer, jobs(plus_one)):
+        (complete,) = peer.wait_for("complete")
+    assert complete.path == "/v1/leases/l-2/complete"
+
+
+def test_more_spans_than_a_call_takes_go_ahead_of_the_outcome(peer: Peer) -> None:
+    async def body(ctx: Context, input: Any) -> None:
+        for n in range(450):
+            with ctx.span(f"call {n}"):
+                pass
+
+    peer.deal(lease())
+    with running(peer, jobs(body)):
+        (complete,) = peer.wait_for("complete")
+    sent = [span["name"] for call in [*peer.named("heartbeat"), complete] for span in call.body.get("spans", [])]
+    assert sorted(sent) == sorted(f"call {n}" for n in range(450))
+    assert len(complete.body["spans"]) <= 200
 
 
 @pytest.mark.parametrize("reason", ["already_settled", "execution_ended", "lease_lost", "lease_expired"])

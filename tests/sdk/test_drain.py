@@ -113,6 +113,27 @@ def test_a_body_that_does_not_stop_is_left_behind(peer: Peer, bodies: Bodies) ->
     assert took < 4
 
 
+def test_an_async_body_that_will_not_stop_is_left_behind_too(peer: Peer) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    async def body(ctx: Context, input: Any) -> None:
+        begun.set()
+        while not over.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+
+    peer.deal(lease())
+    with running(peer, jobs(body), drain_seconds=0.1) as run:
+        assert begun.wait(DEADLINE_SECONDS)
+        run.worker.stop()
+        (fail,) = peer.wait_for("fail")
+        over.set()
+        run.join()
+    assert fail.body["class"] == "interrupted"
+
+
 @pytest.mark.parametrize("kind", ["plain", "willing", "asynchronous"])
 def test_at_once_is_at_once(peer: Peer, bodies: Bodies, kind: str) -> None:
     peer.deal(lease())

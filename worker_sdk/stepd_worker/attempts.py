@@ -14,7 +14,7 @@ from stepd_worker.held import Held
 from stepd_worker.outcomes import NOT_BEGUN, Completed, Failed, Outcome, Stopped, invalid_input
 from stepd_worker.reports import wanted
 from stepd_worker.retry import Backoff, is_no_answer
-from stepd_worker.settling import Replied, Sender
+from stepd_worker.settling import Sender, decoded
 from stepd_worker.state import Ancestors
 from stepd_worker.transport import NoAnswer
 from stepd_worker.workflow import Body
@@ -115,7 +115,8 @@ class Attempts:
             return backoff.delay_seconds()
         answer = replied.answer
         if answer.status == 200:
-            return self._begun(held, replied)
+            said = decoded(answer, BeatAnswer)
+            return backoff.delay_seconds() if said is None else self._begun(held, replied.sent_at, said)
         if answer.status in (401, 403):
             self._sender.key_refused(answer)
             return self._sender.timing.refused_key
@@ -129,9 +130,8 @@ class Attempts:
             logger.error("The daemon refuses the start of step %r: %s", held.lease.step, answer.status)
         return NOT_ANNOUNCED if held.over is None else Stopped("none")
 
-    def _begun(self, held: Held, replied: Replied) -> Outcome | None:
-        said = msgspec.json.decode(replied.answer.body, type=BeatAnswer)
-        held.renewed(replied.sent_at, said.lease_seconds, started=said.cancel is None)
+    def _begun(self, held: Held, sent_at: float, said: BeatAnswer) -> Outcome | None:
+        held.renewed(sent_at, said.lease_seconds, started=said.cancel is None)
         self._heartbeats.resume(held)
         if said.cancel is not None:
             held.asked_to_stop()

@@ -8,18 +8,27 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
-from stepd_protocol.leases import ClaimAnswer, ClaimRequest, NextClaim, Serves
+from stepd_protocol.leases import ClaimRequest, NextClaim, Serves
 from stepd_protocol.limits import CLAIM_LEASES_MAX
 from stepd_worker.errors import WorkerRefused
 from stepd_worker.retry import is_no_answer
-from stepd_worker.settling import Dealt, Sender
+from stepd_worker.settling import Dealt, Sender, decoded, readable
 from stepd_worker.slots import Slots
 from stepd_worker.transport import NoAnswer, api_error
 
 logger = logging.getLogger("stepd_worker")
 
 PATH: Final = "/v1/leases/claim"
+
+
+class Claimed(msgspec.Struct):
+    """What a worker needs of a claim's answer."""
+
+    leases: list[Raw]
+    held_seconds: float
+    service: str
 
 
 @dataclass(frozen=True)
@@ -108,11 +117,10 @@ class Claims:
         if parked is not None:
             try:
                 replied = await self._sender.once(PATH, self._body(parked, 0), seconds)
-                if replied.answer.status == 200:
-                    answer = msgspec.json.decode(replied.answer.body, type=ClaimAnswer)
-                    # The parked call's reservation is still there for them: it is never answered with others.
-                    self._begin(Dealt(answer.leases, replied.sent_at, answer.held_seconds), 0)
-            except (NoAnswer, msgspec.MsgspecError) as fault:
+                claimed = decoded(replied.answer, Claimed) if replied.answer.status == 200 else None
+                if claimed is not None:
+                    self._begin(Dealt(readable(claimed.leases), replied.sent_at, claimed.held_seconds), 0)
+            except NoAnswer as fault:
                 logger.info("The parked claim could not be withdrawn: %s", fault)
             await asyncio.wait({polling}, timeout=min(seconds, self._sender.timing.empty_claim))
         polling.cancel()
@@ -128,11 +136,11 @@ class Claims:
                 logger.warning("Claiming goes on: %s", fault)
             else:
                 answer = replied.answer
-                if answer.status == 200:
-                    dealt = msgspec.json.decode(answer.body, type=ClaimAnswer)
-                    self._answered_service = dealt.service
-                    return Dealt(dealt.leases, replied.sent_at, dealt.held_seconds)
-                if not is_no_answer(answer.status):
+                claimed = decoded(answer, Claimed) if answer.status == 200 else None
+                if claimed is not None:
+                    self._answered_service = claimed.service
+                    return Dealt(readable(claimed.leases), replied.sent_at, claimed.held_seconds)
+                if answer.status != 200 and not is_no_answer(answer.status):
                     raise WorkerRefused(f"The daemon takes no claims from this worker: {api_error(answer)}")
                 retry_after = answer.retry_after
                 logger.warning("Claiming goes on after an answer of %d", answer.status)

@@ -77,7 +77,7 @@ class Heartbeats:
 
     def add(self, held: Held) -> None:
         """Begins to beat for a lease, first when its `beat_at` has come."""
-        held.announce = lambda: self._announce(held)
+        held.announce = lambda: self.hurry(held)
         with self._changed:
             self._held[held.id] = held
             self._wake_for(held)
@@ -117,17 +117,15 @@ class Heartbeats:
 
     def _beat(self, held: Held, now: float, read_seconds: float) -> None:
         started = held.lease.start_required and (held.started or held.start_wanted)
-        progress, usage, spans = held.progress, held.usage, held.spans.batch()
-        if held.id in self._plain:
-            message = Heartbeat(fence=held.lease.fence, started=started)
-        else:
-            message = Heartbeat(
-                fence=held.lease.fence,
-                started=started,
-                progress=UNSET if progress is None else Raw(progress),
-                usage=Raw(msgspec.json.encode(list(usage.values()))) if usage else UNSET,
-                spans=Raw(msgspec.json.encode(spans)) if spans else UNSET,
-            )
+        plain = held.id in self._plain
+        progress, usage, spans = (None, {}, []) if plain else (held.progress, held.usage, held.spans.batch())
+        message = Heartbeat(
+            fence=held.lease.fence,
+            started=started,
+            progress=UNSET if progress is None else Raw(progress),
+            usage=Raw(msgspec.json.encode(list(usage.values()))) if usage else UNSET,
+            spans=Raw(msgspec.json.encode(spans)) if spans else UNSET,
+        )
         body = msgspec.json.encode(message)
         try:
             answer = self._connection.post(f"/v1/leases/{held.id}/heartbeat", body, read_seconds)
@@ -139,7 +137,7 @@ class Heartbeats:
             return
         if answer.status == 200:
             self._backoffs.pop(held.id, None)
-            if held.progress is progress:
+            if progress is not None and held.progress is progress:
                 held.progress = None
             held.spans.sent(len(spans))
             self._taken(held, now, answer, started=started)
@@ -147,7 +145,11 @@ class Heartbeats:
             self._not_taken(held, now, answer)
 
     def _taken(self, held: Held, sent_at: float, answer: Answer, *, started: bool) -> None:
-        said = msgspec.json.decode(answer.body, type=BeatAnswer)
+        try:
+            said = msgspec.json.decode(answer.body, type=BeatAnswer)
+        except msgspec.MsgspecError:  # not a daemon's, but say a proxy's: no answer
+            self._later(held, sent_at, None)
+            return
         for warning in said.warnings:
             logger.warning("A heartbeat of step %r: %s", held.lease.step, warning)
         # The wish comes first: a start that is answered with it must not go ahead.
@@ -204,7 +206,8 @@ class Heartbeats:
             self._news = True
             self._changed.notify()
 
-    def _announce(self, held: Held) -> None:
+    def hurry(self, held: Held) -> None:
+        """Has the next beat of a lease sent at once."""
         with self._changed:
             held.beat_at = self._clock()
             self._news = True

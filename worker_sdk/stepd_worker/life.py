@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -22,11 +22,14 @@ from stepd_worker.reports import report
 from stepd_worker.retry import is_no_answer
 from stepd_worker.settling import Dealt, Sender
 from stepd_worker.slots import Slots
+from stepd_worker.spans import SPANS_PER_CALL
 from stepd_worker.timing import Timing
 from stepd_worker.transport import Answer, Endpoint, NoAnswer, Transport, api_error
 from stepd_worker.workflow import Body, Workflow
 
 logger = logging.getLogger("stepd_worker")
+
+SPANS_POLL_SECONDS: Final = 0.02
 
 
 class Life:
@@ -194,6 +197,7 @@ class Life:
         try:
             said = await self._attempts.run(held)
             if said is not None:
+                await self._send_spans_ahead(held)
                 if held.over is None and not self._stopping.is_set():
                     following = self._claims.following()
                 dealt = await self._sender.settle(held, report(held, said, following.body if following else None))
@@ -205,6 +209,13 @@ class Life:
         if dealt is None or following is None:
             return None
         return self._fill(dealt, following.reserved, own_slot=True)
+
+    async def _send_spans_ahead(self, held: Held) -> None:
+        """Lets heartbeats take what spans an outcome's call has no room for, so that no tokens go uncounted."""
+        give_up_at = self._sender.clock() + self._timing.last_words
+        while len(held.spans) > SPANS_PER_CALL and held.over is None and self._sender.clock() < give_up_at:
+            self._heartbeats.hurry(held)
+            await self._sender.pause(SPANS_POLL_SECONDS)
 
     async def _give_back(self, held: Held) -> None:
         """Returns a lease for which there is no slot; it was never begun."""

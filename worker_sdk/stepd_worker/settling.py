@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from stepd_protocol.leases import Lease
 from stepd_worker.heartbeat import REFUSED_BODY
@@ -19,6 +20,8 @@ from stepd_worker.transport import Answer, NoAnswer, Transport, problem_of
 
 logger = logging.getLogger("stepd_worker")
 
+T = TypeVar("T")
+
 
 class Dealt(NamedTuple):
     """Leases that an answer brought, and the clock they count from."""
@@ -29,16 +32,18 @@ class Dealt(NamedTuple):
 
 
 class Replied(NamedTuple):
-    """An answer, and when the call that got it was sent."""
+    """An answer, when the call that got it was sent, and what it says if it took an outcome."""
 
     answer: Answer
     sent_at: float
+    taken: "Taken | None" = None
 
 
 class Taken(msgspec.Struct):
-    """What a worker needs of the answer to a complete or fail."""
+    """What a worker needs of the answer to a complete or fail. Without `late` it is no daemon's answer."""
 
-    leases: list[Lease] = []
+    late: bool
+    leases: list[Raw] = []
     held_seconds: float = 0
     warnings: list[str] = []
 
@@ -66,8 +71,8 @@ class Sender:
                 logger.error("The outcome of step %r (lease %s) was given up", held.lease.step, held.id)
                 return None
             answer = replied.answer
-            if answer.status == 200:
-                return self._taken(held, said, replied)
+            if replied.taken is not None:
+                return self._taken(held, said, replied, replied.taken)
             if not _leaves_lease_alone(answer):
                 self._log_refusal(held, answer)
                 return None
@@ -98,23 +103,19 @@ class Sender:
                         return None
                     await self.pause(self.timing.refused_key)
                     continue
-                if not is_no_answer(answer.status):
+                if answer.status == 200:
+                    replied = replied._replace(taken=decoded(answer, Taken))
+                if replied.taken is not None or not (answer.status == 200 or is_no_answer(answer.status)):
                     return replied
                 retry_after = answer.retry_after
                 logger.info("The outcome of step %r is sent again: %d", held.lease.step, answer.status)
             await self.pause(backoff.delay_seconds(retry_after))
 
-    def _taken(self, held: Held, report: Report, replied: Replied) -> Dealt | None:
+    def _taken(self, held: Held, report: Report, replied: Replied, taken: Taken) -> Dealt | None:
         held.spans.sent(report.spans)
-        try:
-            taken = msgspec.json.decode(replied.answer.body, type=Taken)
-        except msgspec.MsgspecError:
-            # The outcome is settled all the same; leases that can't be read lapse unspent or are dealt again.
-            logger.exception("The answer to the outcome of step %r cannot be read", held.lease.step)
-            return None
         for warning in taken.warnings:
             logger.warning("The outcome of step %r was taken: %s", held.lease.step, warning)
-        return Dealt(taken.leases, replied.sent_at, taken.held_seconds)
+        return Dealt(readable(taken.leases), replied.sent_at, taken.held_seconds)
 
     def _log_refusal(self, held: Held, answer: Answer) -> None:
         problem = problem_of(answer)
@@ -125,6 +126,26 @@ class Sender:
             held.lease.attempt,
             problem.get("reason") or problem.get("detail") or answer.status,
         )
+
+
+def decoded(answer: Answer, kind: type[T]) -> T | None:
+    """An answer's body; None where it is none of a daemon's, but say of a proxy: then it was no answer."""
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except msgspec.MsgspecError as fault:
+        logger.warning("An answer is none of a stepd daemon's: %s", fault)
+        return None
+
+
+def readable(leases: Sequence[Raw]) -> list[Lease]:
+    """The leases that this SDK can read; one that it can't lapses, and goes to a worker that can."""
+    found = []
+    for raw in leases:
+        try:
+            found.append(msgspec.json.decode(raw, type=Lease))
+        except msgspec.MsgspecError as fault:
+            logger.error("A lease cannot be read and is left to others: %s", fault)
+    return found
 
 
 def _leaves_lease_alone(answer: Answer) -> bool:

@@ -45,8 +45,8 @@ class SpanLog:
         with self._lock:
             del self._ended[:count]
 
-    def __bool__(self) -> bool:
-        return bool(self._ended)
+    def __len__(self) -> int:
+        return len(self._ended)
 
 
 class OpenSpan:
