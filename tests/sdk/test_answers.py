@@ -1,6 +1,7 @@
 """What a worker does with each answer to an outcome."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
