@@ -54,18 +54,24 @@ class Allowance:
 
 
 class Estimate:
-    """Bounds the work of one expression on the values at hand; `work` grows with each call of `size`."""
+    """Bounds the work of one expression on the values at hand; `work` grows with each call of `size`.
+
+    What finding the bound takes itself, it takes from the allowance at once.
+    """
 
     def __init__(
-        self, values: Mapping[Path, Any], sizes: Mapping[Path, Size], count_items: Callable[[Fold], tuple[int, bool]]
+        self,
+        values: Mapping[Path, Any],
+        sizes: Mapping[Path, Size],
+        count_items: Callable[[Fold], tuple[int, bool]],
+        allowance: Allowance,
     ) -> None:
         """`count_items` evaluates what a comprehension runs over: how many items it has, and whether in an object."""
         self.work = 0
-        self.measuring = 0
-        """What finding the bound itself took."""
         self._values = values
         self._sizes = sizes
         self._count_items = count_items
+        self._allowance = allowance
         self._variables: dict[str, Size] = {}
         self._heaviest: dict[Path, Size] = {}
 
@@ -136,14 +142,14 @@ class Estimate:
         if not isinstance(self._values[path], dict | list):
             return size
         if path not in self._heaviest:
+            self._allowance.take(MEASURED_MEMBER_UNITS * len(self._values[path]))
             self._heaviest[path] = heaviest_member(self._values[path])
-            self.measuring += MEASURED_MEMBER_UNITS * len(self._values[path])
         return self._heaviest[path]
 
     def _fold(self, fold: Fold) -> Size:
         before = self.work
         over = self.size(fold.over)
-        count, is_object = self._count(fold.over) or self._probe(fold, self.work - before)
+        count, is_object = self._count(fold.over) or self._probe(fold, over, self.work - before)
         if count > FOLD_ITEMS_MAX:
             raise Unfit(f"a comprehension over {count} items, of which there may be {FOLD_ITEMS_MAX}")
         if fold.builds_list and is_object:
@@ -158,9 +164,10 @@ class Estimate:
             count * light.weight + heavy.weight - light.weight + 1, count * light.text + heavy.text - light.text + 2
         )
 
-    def _probe(self, fold: Fold, work: int) -> tuple[int, bool]:
+    def _probe(self, fold: Fold, over: Size, work: int) -> tuple[int, bool]:
         """Counts the items by evaluating what the comprehension runs over, which takes that work once more."""
-        self.measuring += PROBE_UNITS + work
+        given = TO_RUNTIME_UNITS * sum(size.weight for size in self._sizes.values())
+        self._allowance.take(PROBE_UNITS + given + work + FROM_RUNTIME_UNITS * over.weight)
         return self._count_items(fold)
 
     def _body(self, fold: Fold, items: Size) -> tuple[int, Size]:

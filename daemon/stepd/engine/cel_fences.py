@@ -26,7 +26,11 @@ _TIME_PARTS = frozenset(
         "getSeconds",
     }
 )
-_TOKEN = pattern(r"\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\(\?[a-zA-Z-]*:|\(\?P?<\w+>|\{\d+(?:,\d*)?\}|.", DOTALL)
+_TOKEN = pattern(
+    r"\\[pP](?:\{\^?\w+\}|\w)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"
+    r"|\(\?[a-zA-Z-]*:|\(\?P?<\w+>|\{\d+(?:,\d*)?\}|.",
+    DOTALL,
+)
 _REPETITION = pattern(r"\{(\d+)(?:,(\d*))?\}")
 
 

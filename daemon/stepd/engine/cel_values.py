@@ -148,6 +148,10 @@ def member(container: Any, key: str | int, absent: Any) -> Any:
     return absent
 
 
+_TEXT = frozenset({str})
+_UNCHANGED = frozenset({str, int, bool, type(None)})
+
+
 def as_json(value: Any) -> Any:
     """Returns a plain value of the runtime as decoded JSON, its maps sorted by name. Raises Unfit where it is none.
 
@@ -155,14 +159,15 @@ def as_json(value: Any) -> Any:
     its seconds.
     """
     kind = type(value)
-    if kind in (str, int, bool) or value is None:
+    if kind in _UNCHANGED:
         return value
     if kind is list:
-        return [as_json(item) for item in value]
+        return [item if type(item) in _UNCHANGED else as_json(item) for item in value]
     if kind is dict:
-        if not all(type(name) is str for name in value):
+        if not _TEXT.issuperset(map(type, value)):
             raise Unfit("a map with keys that are not text, which is no JSON")
-        return {name: as_json(value[name]) for name in sorted(value)}
+        names = sorted(value) if len(value) > 1 else value
+        return {name: as_json(value[name]) for name in names}
     return _scalar_as_json(value)
 
 

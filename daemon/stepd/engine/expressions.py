@@ -194,9 +194,10 @@ class _Computed:
             dict(zip(self._paths, values, strict=True)),
             dict(zip(self._paths, sizes, strict=True)),
             lambda fold: self._count_items(fold, data),
+            allowance,
         )
         result = estimate.size(self._tree)
-        allowance.take(estimate.work + estimate.measuring + FROM_RUNTIME_UNITS * result.weight)
+        allowance.take(estimate.work + FROM_RUNTIME_UNITS * result.weight)
 
     def _count_items(self, fold: Fold, data: dict[str, Any]) -> tuple[int, bool]:
         """Evaluates what a comprehension runs over; where that fails, so will the whole, if it gets there."""
@@ -299,7 +300,9 @@ def _compile_message(error: str) -> str:
     if found is None or int(found[1]) < 1:
         return _tidy(error.splitlines()[0])
     message = found[3].removesuffix(" (in container '')").removesuffix(" [INVALID_ARGUMENT]")
-    return f"line {found[1]}, column {found[2]}: {message[:300]}"
+    # The runtime's checker does not know that what an index gives may be a list.
+    hint = ": write dyn(…) around it" if "'dyn' cannot be the range" in message else ""
+    return f"line {found[1]}, column {found[2]}: {message[:300]}{hint}"
 
 
 def _tidy(error: str) -> str:
