@@ -34,6 +34,15 @@ def test_start_and_wait_until_it_is_completed(real: Program, flow: Flow) -> None
     assert result.lines[-1] == 'output  {"done": true}'
 
 
+def test_one_that_nobody_serves_says_so(real: Program, flow: Flow) -> None:
+    watch = real.launch("start", flow.name, "--wait")
+    assert watch.stdout is not None
+    _read_until(watch.stdout, "blocked: no_worker")
+    flow.claim_one().complete().expect(200)
+    said, _ = watch.communicate(timeout=30)
+    assert watch.returncode == 0, said
+
+
 @pytest.mark.parametrize("arguments", [["--wait"], ["--wait", "--json"]])
 def test_one_that_failed_ends_with_1(real: Program, flow: Flow, arguments: list[str]) -> None:
     run = beside(lambda: real("start", flow.name, *arguments))

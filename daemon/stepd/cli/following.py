@@ -13,6 +13,8 @@ Json: TypeAlias = dict[str, Any]
 
 SETTLED: Final = ENDED_STATUSES | {"reconciliation_required"}
 TICK_SECONDS: Final = 0.1
+# The view also changes without an event: a step is blocked once its last worker hasn't been heard of for a while.
+REFRESH_SECONDS: Final = 5.0
 # How long a daemon may be away before whoever watches is told that it doesn't come back.
 PATIENCE_SECONDS: Final = 120.0
 
@@ -90,11 +92,12 @@ class _Follower:
                 return view
 
     async def tick(self) -> None:
-        """Lets time pass for the display, and fetches the view where events came since."""
+        """Lets time pass for the display, and fetches the view where events came since, and now and then."""
+        fetched = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            if self.is_stale:
-                self.is_stale = False
+            if self.is_stale or time.monotonic() > fetched + REFRESH_SECONDS:
+                self.is_stale, fetched = False, time.monotonic()
                 await self._refresh()
             self._display.tick()
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rich.text import Text
+
 from stepd.cli.contact import explain
 from stepd.cli.journal import tell
 from stepd.cli.printing import as_text, say
+from stepd.cli.rows import blocked_text
 from stepd.cli.shown import duration_text, seconds_between
 from stepd_worker import StepdError
 
@@ -19,23 +22,31 @@ class Lines:
         self._created_at: str | None = None
         self._width = len("execution")
         self._is_away = False
+        self._blocked = ""
 
     def view(self, view: Mapping[str, Any]) -> None:
         self._created_at = view["created_at"]
         self._width = max([self._width, *(len(step["id"]) for step in view["steps"])])
+        blocked = blocked_text(view["blocked"]) if view["blocked"] else ""
+        if blocked and blocked != self._blocked:
+            self._say("", "execution", as_text(f"blocked: {blocked}", "yellow"))
+        self._blocked = blocked
 
     def event(self, event: Mapping[str, Any]) -> None:
         told = tell(event)
         since = duration_text(seconds_between(self._created_at, event["at"]))
-        say(f"{since:>{TIME_WIDTH}}  {told.subject:<{self._width}}  ", as_text(told.text, told.style))
+        self._say(since, told.subject, as_text(told.text, told.style))
 
     def trouble(self, fault: StepdError | None) -> None:
         if fault is not None and not self._is_away:
-            say(f"{'':>{TIME_WIDTH}}  no answer, trying again: ", as_text(explain(fault), "yellow"))
+            self._say("", "daemon", as_text(f"no answer, trying again: {explain(fault)}", "yellow"))
         self._is_away = fault is not None
 
     def tick(self) -> None:
         """Lines wait for nothing."""
+
+    def _say(self, since: str, subject: str, text: Text) -> None:
+        say(f"{since:>{TIME_WIDTH}}  {subject:<{self._width}}  ", text)
 
 
 class Silent:

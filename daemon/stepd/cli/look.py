@@ -1,6 +1,7 @@
 """Owns `stepd ls` and `stepd show`: which executions there are, and one of them in full."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
@@ -9,6 +10,8 @@ from stepd.cli.exits import EXIT_CODES
 from stepd.cli.options import AsJson, ExecutionId, Key, Url, check_time, read_pairs
 
 PAGE_ITEMS: Final = 50
+# `show` reads when steps began and ended from the journal; of a very long one only the beginning.
+EVENTS_MAX: Final = 2_000
 
 
 def register(app: typer.Typer) -> None:
@@ -92,7 +95,7 @@ def show(
     include = ["attempts"] * attempts + ["payloads"] * payloads
     with daemon(url, key, as_json=json) as client:
         view = client.get(id, include=include)
-        events = [] if json else list(client.events(id))
+        events = [] if json else list(islice(client.events(id), EVENTS_MAX))
     print_json(view) if json else _say_execution(view, events)
 
 
