@@ -146,6 +146,8 @@ async def test_a_store_that_closes_answers_those_who_wait_and_takes_no_more(shop
         await shop.start()
     with pytest.raises(StoreUnavailable):
         await shop.store.counts()
+    with pytest.raises(StoreUnavailable):
+        await shop.store.standing("nothing", EVERYTHING)
     assert len(shop.backend.query("select id from executions")) == 5
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ import pytest
 from stepd.engine.work import Settings
 from stepd.store.base import StoreRefused, StoreUnavailable
 from stepd.store.sqlite import SqliteStore
-from stepd.store.sqlite.errors import Broken, Locked, translated, unavailable
+from stepd.store.sqlite.commits import FAILURES
+from stepd.store.sqlite.errors import Broken, Failing, Locked, translated, unavailable
 from tests.store.backends import SqliteBackend
 from tests.store.shop import EVERYTHING, Shop
 from tests.support.wait import moment
@@ -171,8 +173,10 @@ async def test_a_full_disk_leaves_nothing_half_done_and_service_resumes_by_itsel
 async def test_a_file_taken_away_makes_the_store_unavailable(tmp_path: Path) -> None:
     async with opened(tmp_path) as shop:
         await shop.register()
-        with limited(0), pytest.raises(StoreUnavailable):
-            await shop.start()  # its connection is closed, and is to be opened anew
+        with limited(0):
+            for _ in range(FAILURES):  # its connection is to be opened anew
+                with pytest.raises(StoreUnavailable, match="failed"):
+                    await shop.start()
         moved = file_of(shop).rename(tmp_path / "moved.db")
         with pytest.raises(StoreUnavailable, match="can't be opened"):
             await shop.start()
@@ -202,7 +206,7 @@ async def test_the_log_is_started_over_while_writing_goes_on(here: Shop, monkeyp
         (sqlite3.SQLITE_FULL, StoreUnavailable, "full"),
         (sqlite3.SQLITE_READONLY, Broken, "read-only"),
         (sqlite3.SQLITE_READONLY_DBMOVED, Broken, "read-only"),
-        (sqlite3.SQLITE_IOERR_FSYNC, Broken, "failed"),
+        (sqlite3.SQLITE_IOERR_FSYNC, Failing, "failed"),
         (sqlite3.SQLITE_CANTOPEN, Broken, "can't be opened"),
         (sqlite3.SQLITE_CORRUPT, Broken, "damaged"),
         (sqlite3.SQLITE_CONSTRAINT_UNIQUE, None, ""),
@@ -228,12 +232,28 @@ async def test_a_connection_that_may_not_write_makes_the_store_unavailable(here:
     await here.run_to_end()  # on a connection opened anew
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to files that are read-only")
-async def test_a_read_only_file_is_refused_by_name(tmp_path: Path) -> None:
-    backend = SqliteBackend(tmp_path)
-    backend.file.chmod(0o444)
-    with pytest.raises(StoreRefused, match=r"stepd\.db"):
-        await backend.make(Settings(), Shop(backend, Settings()).clock).open()
+@pytest.mark.parametrize("read_only", ["file", "directory"])
+def test_a_read_only_place_is_refused_by_name(read_only: str) -> None:
+    program = (
+        "import asyncio, os, sys\nfrom pathlib import Path\nfrom stepd.engine.work import Settings\n"
+        "from stepd.store.base import StoreRefused\nfrom stepd.store.sqlite import SqliteStore\n"
+        "if os.geteuid() == 0:\n"  # root may write anywhere
+        "    os.setgid(65534)\n"
+        "    os.setuid(65534)\n"
+        "try:\n"
+        "    asyncio.run(SqliteStore(Path(sys.argv[1]), Settings()).open())\n"
+        "except StoreRefused as refused:\n"
+        "    print(refused)\n"
+    )
+    with TemporaryDirectory() as directory:
+        place = Path(directory)
+        backend = SqliteBackend(place)
+        backend.file.chmod(0o444 if read_only == "file" else 0o666)
+        place.chmod(0o555 if read_only == "directory" else 0o777)
+        command = [sys.executable, "-c", program, str(backend.file)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    assert str(backend.file) in told.stdout
+    assert "read-only" in told.stdout if read_only == "file" else "--database" in told.stdout
 
 
 # -- the hold -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,16 @@ async def test_a_store_makes_its_file_and_opens_it_again(tmp_path: Path) -> None
         await store.open()
         await store.close()
     assert query(tmp_path / "new.db", "select version_num from alembic_version") == [(stepd_migrations.HEAD,)]
+
+
+@pytest.mark.parametrize("name", ["with space.db", "a?b.db", "c#d.db", "100%41.db", "käse.db"])
+async def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
+    store = SqliteStore(tmp_path / name, Settings())
+    await store.open()
+    await store.pulse()
+    assert await store.counts() == {}
+    await store.close()
+    assert set(os.listdir(tmp_path)) == {name, f"{name}.lock"}
 
 
 async def test_a_newer_schema_is_refused_and_stays_as_it_is(file: Path) -> None:

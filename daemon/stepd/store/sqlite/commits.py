@@ -20,7 +20,7 @@ from stepd.clock import Clock
 from stepd.store.base import StoreUnavailable, Tell
 from stepd.store.sqlite.cache import Cache
 from stepd.store.sqlite.connections import OPEN_WAIT_SECONDS, connect_writer
-from stepd.store.sqlite.errors import Broken, Locked, translated, unavailable
+from stepd.store.sqlite.errors import Broken, Failing, Locked, translated, unavailable
 from stepd.store.sqlite.transaction import Transaction
 
 R = TypeVar("R")
@@ -30,6 +30,9 @@ BATCH_SECONDS: Final = 0.005
 """After this time no further unit is begun: the loop has other work."""
 LOCKED_SECONDS: Final = 2.0
 """How long a unit waits for another process's lock before its caller is told that the store is unavailable."""
+FAILURES: Final = 3
+"""After so many reads or writes that failed on end the file is opened anew. Not at the first one: a new connection
+reads the log from its start, and could find a commit there whose sync failed, while its callers were told otherwise."""
 LOCKED_PAUSE_SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
@@ -68,7 +71,8 @@ class Commits:
         self._waiting: deque[_Unit] = deque()
         self._scheduled: asyncio.Handle | None = None
         self._pauses = 0
-        self._stopping = False
+        self._failures = 0
+        self._stopping = self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
         self.tell: Callable[[Tell], None] = lambda _tell: None
@@ -80,6 +84,8 @@ class Commits:
     def connection(self) -> sqlite3.Connection:
         """The connection that writes; between batches also for short reads on the loop. Raises StoreUnavailable."""
         if self._connection is None:
+            if self._closed:
+                raise StoreUnavailable("The daemon is stopping.")
             with translated():
                 self._connection = connect_writer(self._file)
         return self._connection
@@ -111,6 +117,11 @@ class Commits:
         """Takes nothing more, and waits for what waits."""
         self._stopping = True
         await self._idle.wait()
+
+    def close(self) -> None:
+        """Closes the connection for good."""
+        self._closed = True
+        self._disconnect()
 
     # -- the batch ----------------------------------------------------------------------------------------------
 
@@ -163,6 +174,7 @@ class Commits:
             told, spoiled = self._perform(connection, batch)
             if spoiled is None:
                 self._commit(connection)
+                self._failures = 0
         except BaseException as error:
             self._roll_back(connection)
             unavailable_now = self._translate(error)
@@ -212,9 +224,9 @@ class Commits:
         try:
             connection.execute("rollback")
         except sqlite3.Error:
-            self.disconnect()
+            self._disconnect()
 
-    def disconnect(self) -> None:
+    def _disconnect(self) -> None:
         """Closes the connection, which undoes what is not committed; the next one to need it opens it anew."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
@@ -223,10 +235,13 @@ class Commits:
     # -- what went wrong ----------------------------------------------------------------------------------------
 
     def _translate(self, error: BaseException) -> StoreUnavailable | None:
-        """What the error tells callers, if anything; a connection that can't be trusted any more is closed."""
+        """What the error tells callers, if anything; a connection that is of no use any more is closed."""
         told = unavailable(error)
-        if isinstance(told, Broken):
-            self.disconnect()
+        if isinstance(told, Failing):
+            self._failures += 1
+        if isinstance(told, Broken) or self._failures >= FAILURES:
+            self._failures = 0
+            self._disconnect()
         return told
 
     def _set_apart(self, batch: list[_Unit], spoiled: _Unit) -> list[_Unit]:

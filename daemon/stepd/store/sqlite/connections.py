@@ -12,6 +12,8 @@ OPEN_WAIT_SECONDS: Final = 5.0
 READ_WAIT_SECONDS: Final = 2.0
 CACHED_STATEMENTS: Final = 256
 CACHE_KIB: Final = 32_768
+LOG_BYTES: Final = 67_108_864
+"""To this size the write-ahead log is cut when it begins anew after a time of many writes."""
 
 WRITER_PRAGMAS: Final = (
     "pragma journal_mode = wal",
@@ -20,6 +22,7 @@ WRITER_PRAGMAS: Final = (
     f"pragma cache_size = -{CACHE_KIB}",
     "pragma temp_store = memory",
     "pragma wal_autocheckpoint = 0",  # the checkpoints are made beside the event loop
+    f"pragma journal_size_limit = {LOG_BYTES}",
     "pragma busy_timeout = 0",  # a wait here would be a wait of the whole event loop
 )
 

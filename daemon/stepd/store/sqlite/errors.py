@@ -18,7 +18,11 @@ class Locked(StoreUnavailable):
 
 
 class Broken(StoreUnavailable):
-    """The connection can't be trusted any more: it is to be opened anew."""
+    """The connection is of no use any more: it is to be opened anew."""
+
+
+class Failing(StoreUnavailable):
+    """Reading or writing failed. It may be over at once, or last until the file is opened anew."""
 
 
 UNAVAILABLE: Final[dict[int, tuple[type[StoreUnavailable], str]]] = {
@@ -29,7 +33,7 @@ UNAVAILABLE: Final[dict[int, tuple[type[StoreUnavailable], str]]] = {
     sqlite3.SQLITE_READONLY: (Broken, "The database file is read-only."),
     sqlite3.SQLITE_PERM: (Broken, "The database file may not be used by this user."),
     sqlite3.SQLITE_CANTOPEN: (Broken, "The database file can't be opened."),
-    sqlite3.SQLITE_IOERR: (Broken, "Reading or writing the database file failed."),
+    sqlite3.SQLITE_IOERR: (Failing, "Reading or writing the database file failed."),
     sqlite3.SQLITE_NOTADB: (Broken, "The database file is not an SQLite database."),
     sqlite3.SQLITE_CORRUPT: (Broken, "The database file is damaged."),
     sqlite3.SQLITE_NOMEM: (StoreUnavailable, "There is no memory left for the database."),

@@ -23,7 +23,9 @@ SHARE: Final = "update service_config set settings = ? where settings = ?"
 ALL_KEYS: Final = f"{KEYS.select} order by created_at, id"
 REVOKE: Final = "update keys set revoked_at = ? where id = ? and revoked_at is null"
 KEPT: Final = f"{IDEMPOTENCY.select} where principal = ? and target = ? and key = ?"
-SEEN_SINCE: Final = f"{WORKERS.select} where last_seen_at >= ? order by principal, worker, instance"
+SEEN_SINCE: Final = (
+    f"{WORKERS.select} indexed by workers_seen where last_seen_at >= ? order by principal, worker, instance"
+)
 HELD: Final = (
     "select principal, worker, instance, count(*) from attempts indexed by attempts_next "
     "where next_at is not null group by principal, worker, instance"

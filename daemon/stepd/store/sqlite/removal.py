@@ -94,10 +94,7 @@ def clear_leavings(transaction: Transaction) -> bool:
     return True
 
 
-def forget(transaction: Transaction, limit: int) -> int:
-    """Removes claims, remembered calls and workers' lives past their time, ``limit`` of each at most."""
-    now = transaction.now()
-    return sum(
-        transaction.connection.execute(statement, (now - kept_ms, min(limit, ROWS_AT_ONCE))).rowcount
-        for statement, kept_ms in FORGET
-    )
+def forget(transaction: Transaction, statement: str, kept_ms: int, limit: int) -> int:
+    """Removes one slice of claims, remembered calls or workers' lives past their time; answers how many."""
+    before = transaction.now() - kept_ms
+    return transaction.connection.execute(statement, (before, min(limit, ROWS_AT_ONCE))).rowcount

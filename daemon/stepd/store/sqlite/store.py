@@ -83,7 +83,7 @@ class SqliteStore:
         if self._checkpoints is not None:
             await self._checkpoints.close()
         if self._commits is not None:
-            self._commits.disconnect()
+            self._commits.close()
         self._hold.release()
 
     def on_commit(self, tell: Callable[[Tell], None]) -> None:
@@ -209,7 +209,16 @@ class SqliteStore:
         return removed
 
     async def forget(self, limit: int) -> int:
-        return await self.writer.run(lambda transaction: removal.forget(transaction, limit))
+        forgotten = 0
+        for statement, kept_ms in removal.FORGET:
+            room = limit
+            while room > 0:
+                act = partial(removal.forget, statement=statement, kept_ms=kept_ms, limit=room)
+                if (count := await self.writer.run(act)) == 0:
+                    break
+                room -= count
+            forgotten += limit - room
+        return forgotten
 
     # -- parts --------------------------------------------------------------------------------------------------
 

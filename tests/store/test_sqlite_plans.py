@@ -1,0 +1,100 @@
+"""Every query that is asked again and again is answered by an index: what it costs doesn't grow with the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepd.store.base import ExecutionFilter, Scope
+from stepd.store.sqlite import deals, definitions, lists, loading, operations, queue, records, removal, upkeep, views
+from stepd_migrations import run
+
+BY_KEY = {
+    "execution": loading.EXECUTION,
+    "attempt": loading.ATTEMPT,
+    "step": loading.STEP,
+    "steps": loading.ALL_STEPS,
+    "unsettled": loading.UNSETTLED,
+    "attempts of unsettled": loading.UNSETTLED_ATTEMPTS,
+    "payload": loading.PAYLOAD,
+    "attempts": views.ALL_ATTEMPTS,
+    "events": views.SOME_EVENTS,
+    "spans": views.ALL_SPANS,
+    "occupied": operations.OCCUPIED,
+    "remembered": operations.KEPT,
+    "claim": deals.KNOWN_CLAIM,
+    "current": definitions.CURRENT,
+    "version": definitions.VERSION,
+    "queued executions": lists.QUEUED,
+    "lives": records.SEEN_SINCE,
+    "ended": removal.ENDED,
+    "forget claims": removal.FORGET_CLAIMS,
+    "forget calls": removal.FORGET_CALLS,
+    "forget lives": removal.FORGET_LIVES,
+    **{f"slice {number}": statement for number, (statement, _) in enumerate(removal.BELONGINGS)},
+    "due attempts": upkeep.DUE_ATTEMPTS,
+    "due steps": upkeep.DUE_STEPS,
+    "due executions": upkeep.DUE_EXECUTIONS,
+    **{f"next {number}": statement for number, statement in enumerate(upkeep.NEXT_DUE)},
+    "open": upkeep.OPEN,
+}
+IN_ORDER = {
+    "queue of a version": queue.ALL_OF_VERSION,
+    "queue of some steps": queue.SOME_OF_VERSION,
+    "queue of a tenant": queue.ALL_OF_TENANT,
+    "queue of a tenant's steps": queue.SOME_OF_TENANT,
+    "events": views.SOME_EVENTS,
+    "due attempts": upkeep.DUE_ATTEMPTS,
+    "due steps": upkeep.DUE_STEPS,
+    "open": upkeep.OPEN,
+}
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    file: Path = tmp_path_factory.mktemp("plans") / "stepd.db"
+    run.upgrade_sqlite(file)
+    connection = sqlite3.connect(file)
+    yield connection
+    connection.close()
+
+
+def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
+    count = max(statement.count("?"), 1) if ":" not in statement else 0
+    parameters = [None] * (1 if "?1" in statement else count) if "?" in statement else []
+    return [line[3] for line in connection.execute(f"explain query plan {statement}", parameters)]
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_no_table_is_read_through(connection: sqlite3.Connection, name: str) -> None:
+    steps = plan(connection, BY_KEY[name])
+    scans = [step for step in steps if step.startswith("SCAN") and "json_each" not in step and "lease" not in step]
+    assert all("USING COVERING INDEX" in step or "USING INDEX" in step for step in scans), steps
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_what_is_asked_for_in_order_is_not_sorted(connection: sqlite3.Connection, name: str) -> None:
+    steps = plan(connection, IN_ORDER[name])
+    assert not any("USE TEMP B-TREE" in step for step in steps), steps
+
+
+@pytest.mark.parametrize("filters", ["", "status", "tenant", "workflow", "correlation", "label"])
+def test_a_page_of_the_list_is_not_sorted(connection: sqlite3.Connection, filters: str) -> None:
+    chosen = {
+        "": ExecutionFilter(cursor=(5, "x")),
+        "status": ExecutionFilter(statuses=("queued",), cursor=(5, "x")),
+        "tenant": ExecutionFilter(tenant="t", cursor=(5, "x")),
+        "workflow": ExecutionFilter(workflow="w", cursor=(5, "x")),
+        "correlation": ExecutionFilter(correlation="c", cursor=(5, "x")),
+        "label": ExecutionFilter(labels=(("k", "v"),), cursor=(5, "x")),
+    }[filters]
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+    lists.executions(connection, chosen, Scope(), 10)
+    connection.set_trace_callback(None)
+    steps = plan(connection, seen[-1])
+    assert not any("USE TEMP B-TREE" in step for step in steps[:3]), steps
+    assert any("SEARCH" in step for step in steps), steps
