@@ -121,6 +121,14 @@ class StandingWrite(Answer, frozen=True, kw_only=True):
     index: Index | None
 
 
+class SignalNotTaken(Answer, frozen=True, kw_only=True):
+    """A signal that was accepted, and that no wait took before the execution ended."""
+
+    name: Name
+    payload: Raw
+    at: Time
+
+
 class StaleOutcome(Answer, frozen=True, kw_only=True):
     """What a worker sent after the daemon had ended its attempt: evidence, for an operator to adopt."""
 
@@ -189,7 +197,7 @@ class ExecutionSummary(Answer, frozen=True, kw_only=True):
     labels: dict[str, str]
     usage: UsageTotal
     standing_writes: list[StandingWrite]
-    signals_not_taken: Count
+    signals_not_taken: list[SignalNotTaken]
     blocked: BlockedView | None
     created_at: Time
     started_at: Time | None

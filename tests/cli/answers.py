@@ -34,7 +34,7 @@ def summary(**changes: Any) -> dict[str, Any]:
         "labels": {},
         "usage": USAGE,
         "standing_writes": [],
-        "signals_not_taken": 0,
+        "signals_not_taken": [],
         "blocked": None,
         "created_at": "2026-11-30T12:00:00.000Z",
         "started_at": "2026-11-30T12:00:00.010Z",

@@ -45,9 +45,8 @@ def _faults(definition: Compiled, start: Start, exclusive: bool) -> list[tuple[s
     if exclusive and start.correlation is None:
         faults.append(("/correlation", "an exclusive execution needs a correlation"))
     if definition.input_schema is not None:
-        fault = definition.input_schema.first_fault(decode(start.input))
-        if fault is not None:
-            faults.append(("/input", fault))
+        found = definition.input_schema.faults(decode(start.input))
+        faults += [(f"/input{pointer}", message) for pointer, message in found]
     return faults
 
 

@@ -193,7 +193,16 @@ def _finish_references(
     return references
 
 
+def _full_step(skeleton: Skeleton, ordinal: int) -> dict[str, Any]:
+    """A step with its defaults written out; of `needs`, left out, that is the step before it."""
+    outline = skeleton.outlines[ordinal]
+    if outline.needs is not None:
+        return outline.fields.full
+    needs = [skeleton.outlines[need].id for need in skeleton.graph.needs[ordinal]]
+    return {**outline.fields.full, "needs": needs}
+
+
 def _digest(top: Fields, skeleton: Skeleton) -> str:
     full: dict[str, Any] = {field: value for field, value in top.full.items() if field not in NOT_IN_DIGEST}
-    full["steps"] = [outline.fields.full for outline in skeleton.outlines]
+    full["steps"] = [_full_step(skeleton, ordinal) for ordinal in range(len(skeleton.outlines))]
     return digest(encode(full))

@@ -40,7 +40,7 @@ def _peel(open_steps: dict[int, set[int]]) -> None:
     """Takes out, again and again, the steps that need none of those that are left."""
     dependents: dict[int, list[int]] = {}
     for ordinal, needed in open_steps.items():
-        needed &= open_steps.keys()
+        needed.intersection_update(open_steps)
         for one in needed:
             dependents.setdefault(one, []).append(ordinal)
     ready = [ordinal for ordinal, needed in open_steps.items() if not needed]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -10,6 +11,9 @@ from stepd.engine.pointers import child_pointer
 
 CHECKS_AT_ONE_PLACE_MAX = 1_000
 """Subschemas that one place of a value may be held against, with references followed."""
+
+FAULTS_MAX = 50
+MESSAGE_LENGTH_MAX = 300
 
 ANNOTATIONS = frozenset({"title", "description", "examples", "$comment"})
 """Keywords that say nothing about which values fit."""
@@ -55,6 +59,19 @@ class Validator:
         except ValueError:
             # The library reads no integer of more than 4,300 digits: such a one is judged as a very large one.
             return self._first_fault(_readable(value))
+
+    def faults(self, value: Any) -> list[tuple[str, str]]:
+        """Returns every fault of `value`, up to FAULTS_MAX: the JSON Pointer of the place, and a short message."""
+        try:
+            return self._faults(value)
+        except ValueError:
+            return self._faults(_readable(value))
+
+    def _faults(self, value: Any) -> list[tuple[str, str]]:
+        if self._validator.is_valid(value):
+            return []
+        errors = islice(self._validator.iter_errors(value), FAULTS_MAX)
+        return [(_place(error), error.message[:MESSAGE_LENGTH_MAX]) for error in errors]
 
     def _first_fault(self, value: Any) -> str | None:
         if self._validator.is_valid(value):
@@ -163,11 +180,15 @@ def _below(keyword: str, value: Any) -> Iterator[dict[str, Any]]:
 
 def _described(error: Exception) -> str:
     if not isinstance(error, jsonschema_rs.ValidationError):
-        return str(error)[:300]
+        return str(error)[:MESSAGE_LENGTH_MAX]
+    return f"{_place(error) or 'the whole'}: {error.message[:MESSAGE_LENGTH_MAX]}"
+
+
+def _place(error: jsonschema_rs.ValidationError) -> str:
     pointer = ""
     for key in error.instance_path:
         pointer = child_pointer(pointer, key)
-    return f"{pointer or 'the whole'}: {error.message[:300]}"
+    return pointer
 
 
 def _readable(value: Any) -> Any:

@@ -9,14 +9,14 @@ import msgspec
 from stepd.engine import canonical
 from stepd.engine.commands import Cancel, Command, Conflict, Done, InvalidInput, NotFound, Pause, Resume
 from stepd.service import views
-from stepd.service.answers import conflict, execution_ref, no_execution, no_workflow, placed, reply
+from stepd.service.answers import conflict, execution_ref, no_execution, no_workflow, reply
 from stepd.service.audit import actor_of, note_refusal
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, summary
 from stepd.service.starts import key_fault, read_start
 from stepd.store.base import Begin, Decide, KeyConflict, Remember, Replayed, Started, UnknownWorkflow
 from stepd_protocol.executions import CancelRequest
-from stepd_protocol.problems import Problem, make_problem
+from stepd_protocol.problems import FieldFault, Problem, make_problem
 
 START_TARGET = "POST /v1/executions"
 
@@ -105,7 +105,7 @@ def _not_started(answer: Any, workflow: str, version: str | None, key: str | Non
         case Conflict():
             return conflict(answer)
         case InvalidInput():
-            faults = [placed(path, message) for path, message in answer.faults]
+            faults = [FieldFault(path=path, message=message) for path, message in answer.faults]
             if not any(fault.path.startswith("/input") for fault in faults):
                 return invalid_request(faults)
             return make_problem("invalid_input", summary(faults), errors=faults)

@@ -124,7 +124,7 @@ def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
         "labels": _labels(execution.labels),
         "usage": _usage(execution),
         "standing_writes": _standing_writes(execution, definition),
-        "signals_not_taken": 0,
+        "signals_not_taken": [],
         "created_at": format_time(execution.created_at),
         "started_at": time_or_null(execution.started_at),
         "ended_at": time_or_null(execution.ended_at),
