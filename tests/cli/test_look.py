@@ -141,6 +141,19 @@ def test_events_with_json_is_one_event_a_line(peer: Peer, stepd: Program) -> Non
     assert peer.calls[0].path.endswith("?after=6")
 
 
+def test_a_reader_that_goes_away_ends_it_quietly(peer: Peer, stepd: Program) -> None:
+    events = [event(seq, "execution.created", data={"long": "x" * 1000}) for seq in range(1, 1000)]
+    peer.always("events", page(*events))
+    process = stepd.launch("events", ID)
+    assert process.stdout is not None
+    assert process.stdout.readline().split()[2] == "execution.created"
+    process.stdout.close()
+    assert process.stderr is not None
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(30), said) == (74, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sent"),
     [

@@ -16,11 +16,12 @@ REFUSED: Final = 65
 NOT_FOUND: Final = 66
 UNAVAILABLE: Final = 69
 INTERNAL: Final = 70
+OUTPUT_CLOSED: Final = 74
 NO_PERMISSION: Final = 77
 INTERRUPTED: Final = 130
 
-# What typer itself ends with when it can't read the command line.
-_TYPER_USAGE: Final = 2
+# What typer itself ends with: when it can't read the command line, and when nobody reads what is printed any more.
+_OF_TYPER: Final = {2: USAGE, 1: OUTPUT_CLOSED}
 
 _BY_STATUS: Final = {
     "completed": OK,
@@ -42,6 +43,7 @@ Exit codes:
   66   no such execution, workflow or file
   69   no daemon answers, or it is unavailable for now
   70   the daemon or this program failed
+  74   nobody reads what it prints any more
   77   the key is missing, not valid, or lacks the scope
   130  interrupted"""
 )
@@ -70,7 +72,7 @@ def run(app: typer.Typer) -> NoReturn:
     except Ended as ended:
         sys.exit(ended.code)
     except SystemExit as ended:
-        sys.exit(USAGE if ended.code == _TYPER_USAGE else ended.code)
+        sys.exit(_OF_TYPER.get(ended.code, ended.code) if isinstance(ended.code, int) else ended.code)
     except Exception:  # noqa: BLE001 — whatever it is, it must not end with the code for "the execution failed"
         traceback.print_exc()
         sys.exit(INTERNAL)
