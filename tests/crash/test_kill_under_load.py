@@ -27,7 +27,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(make_daemon: MakeDa
     steps = (read("a", input=None), safe_write("b", input=None), write("c", input=None))
     work = make_flow(http, *steps, output=output)
     load = Load(http, work.name)
-    starters = [beside(partial(load.start, EXECUTIONS // STARTERS)) for _ in range(STARTERS)]
+    starters = [beside(partial(load.start, EXECUTIONS // STARTERS, 0.05)) for _ in range(STARTERS)]
     workers = [beside(load.work) for _ in range(WORKERS)]
     try:
         for number in range(KILLS):
@@ -36,6 +36,9 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(make_daemon: MakeDa
             daemon.start()
         for starter in starters:
             starter.result(60)
+        assert not any(worker.done() for worker in workers), [
+            worker.exception(0) for worker in workers if worker.done()
+        ]
         eventually(lambda: all_completed(http, work.name), seconds=60, every=0.2, what="all executions are completed")
     finally:
         load.stop.set()

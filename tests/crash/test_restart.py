@@ -1,15 +1,12 @@
 """A daemon killed and started again on its file: what stands, what is answered again, and which grace leases get."""
 
-import signal
 from uuid import uuid4
-
-import pytest
 
 from tests.crash.conftest import MakeDaemon
 from tests.support import raw
 from tests.support.client import Http, Json
 from tests.support.daemon import Daemon
-from tests.support.definitions import AT_ONCE, brief, read, safe_write, unique, write
+from tests.support.definitions import AT_ONCE, read, safe_write, unique, write
 from tests.support.flow import Flow, make_flow
 from tests.support.wait import moment
 
@@ -121,56 +118,6 @@ def test_an_outage_shorter_than_the_lease_is_nothing(make_daemon: MakeDaemon) ->
     daemon.start()
     lease.complete().expect(200)
     assert "attempt.orphaned" not in run.types()
-
-
-@pytest.mark.slow
-def test_an_outage_longer_than_the_lease_makes_no_write_uncertain(make_daemon: MakeDaemon) -> None:
-    """The lease and its take-back ran out while nobody could beat: the daemon gives a whole lease more."""
-    daemon = make_daemon().start()
-    work = flow_on(daemon, write(**brief(2, 1)))
-    run, lease = work.begin()
-    lease.begin()
-    daemon.kill()
-    moment(7)
-    daemon.start()
-    moment(1)
-    lease.heartbeat().expect(200)
-    lease.complete("charged once").expect(200)
-    assert run.view()["status"] == "completed"
-
-
-@pytest.mark.slow
-def test_a_daemon_that_stood_still_gives_grace_too(make_daemon: MakeDaemon) -> None:
-    daemon = make_daemon().start()
-    work = flow_on(daemon, write(**brief(2, 1)))
-    run, lease = work.begin()
-    lease.begin()
-    daemon.signal(signal.SIGSTOP)
-    moment(7)
-    daemon.signal(signal.SIGCONT)
-    moment(1)
-    lease.complete("charged once").expect(200)
-    assert run.view()["status"] == "completed"
-
-
-@pytest.mark.slow
-def test_the_grace_of_an_orphan_is_its_take_back(make_daemon: MakeDaemon) -> None:
-    daemon = make_daemon().start()
-    work = flow_on(daemon, write(**brief(0.1, 3)))
-    run, lease = work.begin()
-    moment(0.02)
-    if lease.heartbeat(started=True).status != 200:
-        lease = work.claim_one()
-        lease.begin()
-    run.until("running")
-    moment(1.3)
-    assert "attempt.orphaned" in run.types()
-    daemon.kill()
-    moment(7)
-    daemon.start()
-    moment(1)
-    assert lease.complete("late but counted").expect(200)["late"] is True
-    assert run.view()["status"] == "completed"
 
 
 def test_a_daemon_can_be_killed_as_often_as_one_likes(make_daemon: MakeDaemon) -> None:

@@ -87,6 +87,7 @@ FAULTS: dict[str, tuple[dict[str, Json], str]] = {
     "a rule that names nobody": (outcome({**RULE, "when": "steps.x.output"}), "/outcome/rules/0/when"),
     "an update without a path": (one(read(), updates=[{"value": 1}]), "/updates/0"),
     "an update of no pointer": (one(read(), updates=[{"path": "label", "value": 1}]), "/updates/0/path"),
+    "an update behind an array's last": (one(read(), updates=[{"path": "/l/-", "value": 1}]), "/updates/0/path"),
     "an update that names nobody": (
         one(read(), updates=[{"path": "/a", "value": cel("steps.x.output")}]),
         "/updates/0",

@@ -113,7 +113,6 @@ def test_updates_are_applied_to_the_state(flow: MakeFlow, kind: str) -> None:
 BAD_UPDATES: dict[str, tuple[Json, list[Json]]] = {
     "a sparse index": ({"l": [1]}, [{"path": "/l/2", "value": 1}]),
     "the place behind the last": ({"l": [1]}, [{"path": "/l/1", "value": 1}]),
-    "a dash": ({"l": [1]}, [{"path": "/l/-", "value": 1}]),
     "an index with a zero in front": ({"l": [1, 2]}, [{"path": "/l/01", "value": 1}]),
     "a name in an array": ({"l": [1]}, [{"path": "/l/x", "value": 1}]),
     "below a number": ({"n": 1}, [{"path": "/n/x", "value": 1}]),

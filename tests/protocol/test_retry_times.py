@@ -73,14 +73,14 @@ def test_waits_differ_by_jitter(flow: MakeFlow) -> None:
     assert max(waits) - min(waits) > 3, waits
 
 
-def test_backoff_does_not_overflow_at_the_thousandth_attempt(flow: MakeFlow) -> None:
-    work = flow(read(retry={"max_attempts": 1000, "initial_seconds": 0, "factor": 10}))
+def test_backoff_does_not_overflow_however_many_attempts_there_were(flow: MakeFlow) -> None:
+    work = flow(read(retry={"max_attempts": 1000, "initial_seconds": 0, "factor": 1000}))
     work.start()
-    for number in range(1, 400):
+    for number in range(1, 110):
         lease = work.claim_one()
         assert lease.attempt == number
         fail(lease)
-    assert work.claim_one().attempt == 400
+    assert work.claim_one().attempt == 110
 
 
 IGNORED: list[Json] = [

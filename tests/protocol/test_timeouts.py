@@ -79,13 +79,13 @@ def test_a_queue_timeout_may_be_caught(flow: MakeFlow) -> None:
 
 
 def test_a_queue_timeout_counts_anew_each_time(flow: MakeFlow) -> None:
-    work = flow(read(queue_timeout_seconds=0.9, retry=AT_ONCE))
+    work = flow(read(queue_timeout_seconds=0.7, retry=AT_ONCE))
     run = work.start()
-    moment(0.6)
+    moment(0.4)
     lease = work.claim_one()
-    moment(0.6)
+    moment(0.4)
     lease.fail("retryable").expect(200)
-    moment(0.6)
+    moment(0.4)
     work.claim_one().complete().expect(200)
     assert run.view()["status"] == "completed"
 
@@ -128,12 +128,12 @@ def test_its_cause_is_the_last_real_error(flow: MakeFlow) -> None:
 
 @pytest.mark.parametrize("state", ["queued", "running", "waiting", "paused"])
 def test_it_acts_in_every_status_that_goes_on(flow: MakeFlow, state: str) -> None:
-    work = flow(read(retry={"max_attempts": 3, "initial_seconds": 0.3, "max_seconds": 0.3}), timeout_seconds=1)
+    work = flow(read(retry={"max_attempts": 3, "initial_seconds": 0.1, "max_seconds": 0.1}), timeout_seconds=0.6)
     run = work.start()
     if state in ("running", "waiting"):
         lease = work.claim_one()
         if state == "waiting":
-            lease.fail("retryable", retry_after=0.4).expect(200)
+            lease.fail("retryable", retry_after=0.2).expect(200)
     if state == "paused":
         run.pause().expect(202)
     assert run.view()["status"] == state
@@ -142,11 +142,11 @@ def test_it_acts_in_every_status_that_goes_on(flow: MakeFlow, state: str) -> Non
 
 
 def test_it_counts_from_the_start_that_was_asked_for(flow: MakeFlow) -> None:
-    work = flow(read(), timeout_seconds=0.8)
-    run = work.start(start_at=ahead(work.http, 1.2))
+    work = flow(read(), timeout_seconds=0.5)
+    run = work.start(start_at=ahead(work.http, 0.8))
     view = run.until("failed", seconds=8)
     assert view["error"]["class"] == "execution_timeout"
-    assert 1.8 <= seconds(view["created_at"], view["ended_at"]) <= 3.5
+    assert 1.1 <= seconds(view["created_at"], view["ended_at"]) <= 3.5
 
 
 def test_a_write_in_flight_is_asked_to_stop_at_the_time_out(flow: MakeFlow) -> None:

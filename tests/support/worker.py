@@ -51,8 +51,8 @@ class Load:
         except GaveUpError:
             return
 
-    def start(self, count: int) -> None:
-        """Starts this many executions, each with a key of its own."""
+    def start(self, count: int, pause: float) -> None:
+        """Starts this many executions, each with a key of its own, `pause` seconds apart."""
         for _ in range(count):
             if self.stop.is_set():
                 return
@@ -62,10 +62,11 @@ class Load:
             answer = self.insist(partial(self.http.post, "/v1/executions", body, headers=headers))
             with self._lock:
                 self.started[key] = answer.expect(202)["id"]
+            moment(pause)
 
     def _round(self) -> None:
         fields: dict[str, Json] = {
-            "worker": threading.current_thread().name,
+            "worker": f"worker-{threading.get_ident()}",
             "claim_id": str(uuid4()),
             "max": 4,
             "wait_seconds": 0.5,
