@@ -16,7 +16,7 @@ from stepd.http.keyring import Keyring, NoAdminKey, enter_keys
 from stepd.http.openapi import Document
 from stepd.http.phase import Phase
 from stepd.http.routes import routes_of
-from stepd.http.server import quiet_handshakes, run_server
+from stepd.http.server import log_unawaited, run_server
 from stepd.http.sockets import BindRefused, Listening, listen
 from stepd.loops.pulse import Pulse
 from stepd.loops.recovery import recover
@@ -59,7 +59,7 @@ def run(settings: Settings) -> int:
 
 
 async def _run(settings: Settings) -> int:
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: quiet_handshakes(context))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: log_unawaited(context))
     store = make_store(settings)
     with StopSignals() as signals:
         try:

@@ -11,7 +11,7 @@ from stepd.http.call import Call
 from stepd.http.door import Door
 from stepd.http.keyring import Keyring
 from stepd.http.phase import Phase
-from stepd.http.server import run_server
+from stepd.http.server import log_unawaited, run_server
 from stepd.http.sockets import Listening, listen
 from stepd.http.table import Parameter, Route, Stream, Success
 from stepd.service.base import Answer, Caller, Reply
@@ -50,6 +50,7 @@ class Edge:
         self._answered: list[tuple[str, int]] = []
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="edge")
         self._phase: Phase
         self._keyring: Keyring
@@ -86,12 +87,17 @@ class Edge:
     def drain(self) -> None:
         self._loop.call_soon_threadsafe(self._phase.drain)
 
-    def close(self, seconds: float = 10) -> None:
-        """Ends the server and waits until it is gone."""
-        if self._thread.is_alive():
+    def end(self, seconds: float) -> None:
+        """Ends the server and waits until it is gone; connections that it gave up may still be there."""
+        if not self._ended.is_set():
             self._loop.call_soon_threadsafe(self._phase.close)
-            self._thread.join(seconds)
-        assert not self._thread.is_alive(), f"the server still runs {seconds} s after it was asked to end"
+        assert self._ended.wait(seconds), f"the server still runs {seconds} s after it was asked to end"
+
+    def close(self, seconds: float = 10) -> None:
+        """Ends the server and all that is left of it."""
+        self.end(seconds)
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "the server's loop still runs"
 
     def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
@@ -101,6 +107,7 @@ class Edge:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: log_unawaited(context))
         self._phase = Phase()
         self._door_opens = asyncio.Event()
         self._keyring = Keyring(self.store, lambda _: None)
@@ -115,6 +122,9 @@ class Edge:
         )
         self._ready.set()
         await run_server(app, self.listening, self._phase, None, None)
+        self._ended.set()
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left, timeout=5)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         assert seconds >= 0
@@ -143,6 +153,7 @@ class Edge:
             _route("POST", "/poll", self._poll, scopes=("worker",), body=dict),
             _route("POST", "/held", self._held, scopes=("worker",), body=dict),
             _route("POST", "/leases/{id}/beat", self._beat, scopes=("worker",), body=dict, for_holders=True),
+            _route("GET", "/big", self._big, scopes=("read",)),
             _route("GET", "/stream", self._stream, scopes=("read",)),
         ]
 
@@ -154,6 +165,10 @@ class Edge:
 
     async def _broken(self, call: Call) -> Reply:
         raise RuntimeError("a secret of the inside")
+
+    async def _big(self, call: Call) -> Reply:
+        self.parked += 1
+        return Reply(200, b'"' + b"x" * 8_000_000 + b'"')
 
     async def _echo(self, call: Call) -> Reply:
         return Reply(200, call.body)

@@ -113,7 +113,7 @@ def test_a_body_that_trickles_is_408_all_the_same(edge: Edge, http: Http) -> Non
 
 def test_a_client_that_leaves_in_its_body_is_no_fault(edge: Edge, http: Http) -> None:
     send_bytes(http, head(http, "POST", "/echo", 100) + b'{"a":').leave()
-    eventually(lambda: edge.statuses("echo") == [0])
+    assert eventually(lambda: edge.statuses("echo") == [0])
 
 
 def test_a_refusal_is_seen_although_the_body_was_not_wanted(guarded: Edge) -> None:
@@ -131,7 +131,7 @@ def test_unread_bodies_leave_neither_task_nor_connection_behind(guarded: Edge) -
     for pending in calls:
         moment(0.001)
         pending.leave()
-    eventually(lambda: guarded.tasks() <= before, seconds=5, what="as many tasks as before")
+    assert eventually(lambda: guarded.tasks() <= before, seconds=5, what="as many tasks as before")
 
 
 def test_a_connection_lasts_longer_than_a_thousand_calls(http: Http) -> None:

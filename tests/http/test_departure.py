@@ -40,14 +40,14 @@ def test_the_second_call_of_a_connection_notices_too(edge: Edge, http: Http) -> 
     pending.link.sendall(head(http, "POST", "/poll", 2) + b"{}")
     eventually(lambda: edge.parked == 1)
     pending.leave()
-    eventually(lambda: edge.left == 1, seconds=NOTICE_SECONDS)
+    assert eventually(lambda: edge.left == 1, seconds=NOTICE_SECONDS)
 
 
 def test_a_large_body_does_not_hide_the_client(edge: Edge, http: Http) -> None:
     pending = send(http, "POST", "/poll", {"a": "x" * 90_000})
     eventually(lambda: edge.parked == 1)
     pending.leave()
-    eventually(lambda: edge.left == 1, seconds=NOTICE_SECONDS)
+    assert eventually(lambda: edge.left == 1, seconds=NOTICE_SECONDS)
 
 
 def test_many_leave_at_once(edge: Edge, http: Http) -> None:
@@ -56,14 +56,14 @@ def test_many_leave_at_once(edge: Edge, http: Http) -> None:
     for pending in calls:
         pending.leave()
     eventually(lambda: edge.left == 50, seconds=NOTICE_SECONDS)
-    eventually(lambda: edge.statuses("poll") == [200] * 50)
+    assert eventually(lambda: edge.statuses("poll") == [200] * 50)
 
 
 def test_a_stream_is_closed_when_its_client_leaves(edge: Edge, http: Http) -> None:
     pending = send_bytes(http, head(http, "GET", "/stream", 0))
     assert pending.has_answer(5)
     pending.leave()
-    eventually(lambda: edge.streams_closed == 1, seconds=NOTICE_SECONDS)
+    assert eventually(lambda: edge.streams_closed == 1, seconds=NOTICE_SECONDS)
 
 
 @pytest.mark.parametrize("leave", [Pending.leave, Pending.vanish], ids=["closes", "resets"])
@@ -74,7 +74,7 @@ def test_leases_of_an_answer_nobody_waits_for_go_back(edge: Edge, http: Http, le
     # The server has seen the end of the connection once a later connection was served.
     http.get("/public").expect(200)
     edge.release()
-    eventually(lambda: edge.given_back == ["l1"])
+    assert eventually(lambda: edge.given_back == ["l1"])
 
 
 def test_leases_that_were_delivered_stay(edge: Edge, http: Http) -> None:

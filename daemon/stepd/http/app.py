@@ -133,7 +133,7 @@ class App:
                 await writer.stream(chunks, request.gone, self._phase.draining)
             case Reply():
                 await writer.reply_head(answer)
-                if answer.leases and await request.gone.check():
+                if answer.leases and request.gone.check():
                     await self._hooks.undelivered(answer.leases)
                 request.gone.close()
                 await writer.last(answer.body)

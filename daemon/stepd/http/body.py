@@ -4,7 +4,7 @@ import sys
 from typing import Final, NamedTuple
 
 from stepd.engine.canonical import Malformed, check_json
-from stepd.http.asgi import ClientGone, Headers, Receive, Scope
+from stepd.http.asgi import ClientGone, Headers, Message, Receive, Scope, received_now
 from stepd.http.phase import Phase
 from stepd.http.problems import Refusal, stopping
 from stepd_protocol.problems import make_problem
@@ -28,9 +28,15 @@ async def read_body(headers: Headers, receive: Receive, phase: Phase, bounds: Bo
     declared = _declared_size(headers)
     if declared > bounds.size:
         raise _too_large(bounds.size, declared)
+    body = _Body(bounds.size)
+    while (message := received_now(receive)) is not None:
+        if body.is_whole_with(message):
+            return body.content()
     try:
         async with phase.deadline(bounds.arrival_seconds):
-            return await _collect(receive, bounds.size)
+            while not body.is_whole_with(await receive()):
+                pass
+            return body.content()
     except TimeoutError:
         if phase.closing.is_set():
             raise stopping() from None
@@ -74,20 +80,29 @@ async def discard_body(receive: Receive, phase: Phase) -> bool:
     return False
 
 
-async def _collect(receive: Receive, size_max: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
+class _Body:
+    """A body as far as it has come."""
+
+    __slots__ = ("_chunks", "_size", "_size_max")
+
+    def __init__(self, size_max: int) -> None:
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._size_max = size_max
+
+    def is_whole_with(self, message: Message) -> bool:
+        """Takes one more message; whether it was the last. Raises Refusal (413), ClientGone."""
         if message["type"] != "http.request":
             raise ClientGone
         if chunk := message.get("body", b""):
-            size += len(chunk)
-            if size > size_max:
-                raise _too_large(size_max, size)
-            chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            self._size += len(chunk)
+            if self._size > self._size_max:
+                raise _too_large(self._size_max, self._size)
+            self._chunks.append(chunk)
+        return not message.get("more_body", False)
+
+    def content(self) -> bytes:
+        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
 
 def _declared_size(headers: Headers) -> int:

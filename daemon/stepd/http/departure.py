@@ -3,14 +3,14 @@
 import asyncio
 from typing import Final
 
-from stepd.http.asgi import Receive
+from stepd.http.asgi import Receive, received_now
 
 STRAY_BYTES_MAX: Final = 65_536
 """A client that sends more than this behind its request is treated as gone."""
 
 
 class Departure:
-    """The client's leaving, watched for from the first `wait` or `check` until `close`.
+    """The client's leaving, watched for from the first `wait` until `close`.
 
     Only one task may receive: nothing else reads from the connection once it is watched. When the whole answer has been
     handed over, the server says "disconnected" as a matter of course, so that a watch must end before the last message.
@@ -31,11 +31,12 @@ class Departure:
         """Waits until the client has left."""
         await self._watched().wait()
 
-    async def check(self) -> bool:
+    def check(self) -> bool:
         """Whether the client has left, as far as the server has noticed by now."""
-        event = self._watched()
-        await asyncio.sleep(0)
-        return event.is_set()
+        if self._event is not None:
+            return self._event.is_set()
+        message = received_now(self._receive)
+        return message is not None and message["type"] == "http.disconnect"
 
     def close(self) -> None:
         """Ends the watch."""

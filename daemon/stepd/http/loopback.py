@@ -1,5 +1,6 @@
 """Owns what counts as this machine's own: addresses to listen on, and names and origins a browser may be sent by."""
 
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ def is_loopback_address(address: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)
 def is_loopback_host(host: str | None) -> bool:
     """Whether a Host header names the machine itself; a page that a foreign name was made to lead here by does not."""
     name = _name(host or "")

@@ -41,8 +41,12 @@ async def run_server(app: App, listening: Listening, phase: Phase, certificate: 
         closing.cancel()
         task.cancel()
         await asyncio.wait({task})
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    # Hypercorn stumbles over itself when it is given up while it waits for clients that don't read.
+    if not phase.closing.is_set():
         raise error
+    _log.debug("the server was given up", exc_info=error)
 
 
 def make_config(descriptor: int, certificate: str | None, key: str | None) -> Config:
@@ -64,7 +68,7 @@ def make_config(descriptor: int, certificate: str | None, key: str | None) -> Co
     return config
 
 
-def quiet_handshakes(context: dict[str, Any]) -> None:
-    """Logs what nobody awaited, all but broken handshakes and connections, which are their clients' affair."""
-    if not isinstance(context.get("exception"), OSError):
+def log_unawaited(context: dict[str, Any]) -> None:
+    """Logs what nobody awaited, but for broken handshakes and connections, and what was cancelled on purpose."""
+    if not isinstance(context.get("exception"), (OSError, asyncio.CancelledError)):
         _log.error("%s", context.get("message", "unhandled"), exc_info=context.get("exception"))
