@@ -247,6 +247,17 @@ def test_a_start_without_answer_is_given_up_when_the_lease_has_lapsed(beating: B
     assert held.over is None
 
 
+def test_a_start_that_nobody_waits_for_any_more_is_not_said(beating: Beating) -> None:
+    beating.peer.script("heartbeat", DROPPED)
+    held = beating.hold(start_required=True)
+    ticket = held.want_start()
+    beating.pass_seconds(0.1)
+    ticket.cancel()
+    beating.pass_seconds(20)
+    assert [beat["started"] for beat in beating.beats] == [True, False, False]
+    assert not held.started
+
+
 def test_a_body_that_does_not_stop_is_reported_again_and_again(
     beating: Beating, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,7 +26,6 @@ RETRY_SECONDS: Final = 30.0
 """How long a call is sent again while no answer comes, unless the client is told otherwise."""
 WAIT_SECONDS: Final = 30.0
 """How long one call asks the daemon to hold it; a longer wait is made of several."""
-READ_MARGIN_SECONDS: Final = 5.0
 # The stream has a comment every 15 s: silence for three of them is a dead connection.
 STREAM_SILENCE_SECONDS: Final = 45.0
 

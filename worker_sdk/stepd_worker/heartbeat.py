@@ -56,8 +56,6 @@ class Heartbeats:
         self._clock = clock
         self._uniform = uniform
         self._held: dict[str, Held] = {}
-        self._backoffs: dict[str, Backoff] = {}
-        self._plain: set[str] = set()
         self._changed = threading.Condition()
         self._wakes_at = float("inf")
         self._news = False
@@ -68,12 +66,12 @@ class Heartbeats:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread; waits for a beat in flight no longer than its answer may take."""
+    def stop(self, seconds: float) -> None:
+        """Ends the thread; waits so long for a beat that is in flight."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join(self._timing.last_words)
+        self._thread.join(seconds)
 
     def add(self, held: Held) -> None:
         """Begins to beat for a lease, first when its `beat_at` has come."""
@@ -92,8 +90,6 @@ class Heartbeats:
         """Ends the beats of a lease; an answer that is still under way means nothing."""
         with self._changed:
             self._held.pop(held.id, None)
-            self._backoffs.pop(held.id, None)
-            self._plain.discard(held.id)
 
     def run_once(self) -> float:
         """Looks at every clock and sends the most overdue beat; returns the seconds until there is more to do."""
@@ -117,8 +113,9 @@ class Heartbeats:
 
     def _beat(self, held: Held, now: float, read_seconds: float) -> None:
         started = held.lease.start_required and (held.started or held.start_wanted)
-        plain = held.id in self._plain
-        progress, usage, spans = (None, {}, []) if plain else (held.progress, held.usage, held.spans.batch())
+        progress, usage, spans = (
+            (None, {}, []) if held.beats_plainly else (held.progress, held.usage, held.spans.batch())
+        )
         message = Heartbeat(
             fence=held.lease.fence,
             started=started,
@@ -136,7 +133,8 @@ class Heartbeats:
         if held.id not in self._held:
             return
         if answer.status == 200:
-            self._backoffs.pop(held.id, None)
+            if held.backoff is not None:
+                held.backoff.reset()
             if progress is not None and held.progress is progress:
                 held.progress = None
             held.spans.sent(len(spans))
@@ -165,15 +163,16 @@ class Heartbeats:
             held.ended("lease_lost")
         elif answer.status == 409:
             obey_refusal(held, sent_at, answer)
-        elif answer.status in REFUSED_BODY and held.id not in self._plain:
-            self._plain.add(held.id)
+        elif answer.status in REFUSED_BODY and not held.beats_plainly:
+            held.beats_plainly = True
             logger.warning("A heartbeat of step %r is sent without its telemetry: %s", held.lease.step, answer.status)
         else:
             self._later(held, sent_at, answer.retry_after if is_no_answer(answer.status) else None)
 
     def _later(self, held: Held, sent_at: float, retry_after: str | None) -> None:
-        backoff = self._backoffs.setdefault(held.id, Backoff(self._uniform))
-        held.beat_at = max(self._clock(), sent_at) + backoff.delay_seconds(retry_after)
+        if held.backoff is None:
+            held.backoff = Backoff(self._uniform)
+        held.beat_at = max(self._clock(), sent_at) + held.backoff.delay_seconds(retry_after)
 
     # --- The thread
 

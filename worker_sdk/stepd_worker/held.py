@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from stepd_protocol.leases import Lease, Usage
 from stepd_worker.errors import Cancelled, CancelReason
+from stepd_worker.retry import Backoff
 from stepd_worker.spans import SpanLog
 
 Over: TypeAlias = Literal["lease_lost", "execution_ended", "already_settled"]
@@ -80,6 +81,9 @@ class Held:
         self.beat_at = begins + lease.heartbeat_seconds
         self.beats = True
         """Whether heartbeats are of use: until the lease ended, or lapsed by the daemon's word."""
+        self.beats_plainly = False
+        """Whether beats go without telemetry, since one with it was refused."""
+        self.backoff: Backoff | None = None
         self.timed_out = False
         self.progress: bytes | None = None
         self.usage: dict[str, Usage] = {}
@@ -103,7 +107,7 @@ class Held:
     @property
     def start_wanted(self) -> bool:
         """Whether a body waits for its start to be known to the daemon."""
-        return self._start is not None and not self.started
+        return self._start is not None and not self._start.done() and not self.started
 
     # --- What the daemon says
 
@@ -188,6 +192,10 @@ class Held:
         if not ticket.done():
             self.announce()
         return ticket
+
+    def let_go(self) -> None:
+        """Forgets its body and its listeners: the lease is settled, and nothing that comes now means anything."""
+        self.stop_body = self.when_over = self.announce = _nothing
 
     def _refuse_start(self, reason: CancelReason) -> None:
         with self._lock:

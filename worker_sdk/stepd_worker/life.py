@@ -141,7 +141,10 @@ class Life:
     def _key_refused(self, answer: Answer) -> None:
         """A call was answered with 401 or 403, on the loop or on the heartbeats' thread."""
         refusal = WorkerRefused(f"The daemon refuses this worker's key: {api_error(answer)}")
-        self._loop.call_soon_threadsafe(self._refuse, refusal)
+        try:
+            self._loop.call_soon_threadsafe(self._refuse, refusal)
+        except RuntimeError:  # the loop is closed: the worker has ended
+            pass
 
     def _refuse(self, refusal: WorkerRefused) -> None:
         if self._refused is None:
@@ -204,6 +207,7 @@ class Life:
         finally:
             self._heartbeats.remove(held)
             self._held.pop(held.id, None)
+            held.let_go()
             if dealt is None and following is not None:
                 self._slots.release(following.reserved)
         if dealt is None or following is None:
@@ -238,10 +242,11 @@ class Life:
 
     async def _drain(self, claiming: "asyncio.Task[None]") -> None:
         """Lets bodies end; at the latest when the drain's time is over they are told to, and called interrupted."""
-        if self._at_once.is_set():
-            claiming.cancel()
-        else:
-            await self._claims.withdraw(claiming, self._timing.last_words)
+        withdrawal = self._loop.create_task(self._claims.withdraw(claiming, self._timing.last_words))
+        hurry = self._loop.create_task(_set(self._at_once))
+        await asyncio.wait({withdrawal, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (withdrawal, hurry, claiming):
+            task.cancel()
         if self._refused is not None:
             # Nobody is in a hurry: the outcomes are sent until they are taken or given up, unless somebody stops that.
             await self._until_idle(self._told)
@@ -276,7 +281,9 @@ class Life:
     async def _close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.to_thread(self._heartbeats.stop)
+        hurried = self._at_once.is_set()
+        patience = self._timing.last_words_at_once if hurried else self._timing.last_words
+        await asyncio.to_thread(self._heartbeats.stop, patience)
         self._threads.close()
         await self._transport.close()
 

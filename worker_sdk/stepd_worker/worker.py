@@ -37,6 +37,7 @@ class Worker:
     """
 
     timing: Timing = PROTOCOL
+    """The times that it keeps by itself; a test may be in more of a hurry."""
 
     def __init__(
         self,
