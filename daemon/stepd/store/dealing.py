@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -66,18 +65,3 @@ def _serves(serve: Serve, row: Step) -> bool:
         and (serve.version is None or serve.version == row.version)
         and (serve.steps is None or row.step in serve.steps)
     )
-
-
-def steps_wanted(desks: Iterable[Desk], workflow: str, version: str | None) -> frozenset[str] | None:
-    """The steps of a version that any of the desks with room serves; None for all of them."""
-    wanted: set[str] = set()
-    for desk in desks:
-        if desk.room <= 0:
-            continue
-        for serve in desk.request.serves:
-            if serve.workflow != workflow or (serve.version not in (None, version)):
-                continue
-            if serve.steps is None:
-                return None
-            wanted |= serve.steps
-    return frozenset(wanted)

@@ -100,12 +100,12 @@ def _executions() -> None:
     index("executions_exclusive", "executions", "exclusive_key", where="exclusive_key is not null", unique=True)
     index("executions_due", "executions", "due_at", where="due_at is not null")
     index("executions_remove", "executions", "remove_at", where="remove_at is not null")
-    index("executions_open", "executions", "id, workflow, version", where="ended_at is null")
+    index("executions_open", "executions", "id, workflow, version, ended_at", where="ended_at is null")
     index("executions_created", "executions", "created_at, id")
     index("executions_status", "executions", "status, created_at, id")
     index("executions_workflow", "executions", "workflow, created_at, id")
     index("executions_correlation", "executions", "correlation, created_at, id", where="correlation is not null")
-    index("executions_tenant", "executions", "tenant, created_at, id", where="tenant is not null")
+    index("executions_tenant", "executions", "tenant, status, created_at, id", where="tenant is not null")
 
 
 def _labels() -> None:
@@ -155,15 +155,13 @@ def _steps() -> None:
     )
     order = "priority desc, due_at, execution_created_at, execution_id, ordinal, idx"
     claimable = "status = 'queued' and parked = 0"
-    # The last columns let a narrowed claim pass over others' steps without reading their rows.
-    index("steps_claimable", "steps", f"workflow, version, {order}, step, tenant", where=claimable)
-    # A worker of one tenant must not have to walk past another tenant's full queue.
-    index(
-        "steps_claimable_by_tenant",
-        "steps",
-        f"workflow, version, tenant, {order}, step",
-        where=f"{claimable} and tenant is not null",
-    )
+    index("steps_claimable", "steps", f"workflow, version, {order}", where=claimable)
+    # A claim for some steps, or of one tenant, must not have to walk past a full queue of others. With the last columns
+    # the index alone answers queries that name them.
+    by_step = f"workflow, version, step, {order}, tenant, status, parked"
+    index("steps_claimable_by_step", "steps", by_step, where=claimable)
+    by_tenant = f"workflow, version, tenant, {order}, step, status, parked"
+    index("steps_claimable_by_tenant", "steps", by_tenant, where=f"{claimable} and tenant is not null")
     index("steps_timer", "steps", "timer_at", where="timer_at is not null and parked = 0")
 
 

@@ -33,7 +33,7 @@ CHOOSE: Final = (
 ALL_VERSIONS: Final = f"{VERSIONS.select} order by workflow, number"
 VERSIONS_OF: Final = f"{VERSIONS.select} where workflow = ? order by number"
 ALL_CURRENT: Final = "select workflow, version from current_versions"
-OPEN: Final = "select workflow, version, count(*) from executions where ended_at is null"
+OPEN: Final = "select workflow, version, count(*) from executions"
 
 
 class Definitions:
@@ -119,10 +119,12 @@ def workflows(connection: sqlite3.Connection, name: str | None, scope: Scope) ->
 
 def _open(name: str | None, scope: Scope) -> tuple[str, list[object]]:
     conditions, parameters = in_scope(scope)
+    source = OPEN if conditions else f"{OPEN} indexed by executions_open"
     if name is not None:
         conditions.append("workflow = ?")
         parameters.append(name)
-    return " and ".join([OPEN, *conditions]) + " group by workflow, version", parameters
+    where = " and ".join(["ended_at is null", *conditions])
+    return f"{source} where {where} group by workflow, version", parameters
 
 
 def _current(connection: sqlite3.Connection, workflow: str) -> str:

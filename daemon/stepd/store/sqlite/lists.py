@@ -13,15 +13,16 @@ from stepd.engine.model import Execution
 from stepd.store.base import ExecutionFilter, QueueLine, Scope
 from stepd.store.sqlite.rows import EXECUTIONS
 from stepd.store.sqlite.scope import in_scope
+from stepd_protocol.names import EXECUTION_STATUSES
 
 ARMS: Final = 64
 """Statuses and tenants up to which each combination is looked up by its own index, and the results are merged."""
 
 CLAIMABLE: Final = "s.status = 'queued' and s.parked = 0"
-QUEUE: Final = "select s.workflow, s.version, s.step, s.tenant, count(*), min(s.due_at) from steps s"
 QUEUE_LINE: Final = "s.workflow, s.version, s.step, s.tenant"
+QUEUE: Final = f"select {QUEUE_LINE}, count(*), min(s.due_at) from steps s indexed by steps_claimable_by_step"
 QUEUED: Final = (
-    "select distinct s.execution_id from steps s indexed by steps_claimable "
+    "select distinct s.execution_id from steps s indexed by steps_claimable_by_step "
     f"where s.workflow = ? and s.version = ? and s.step = ? and s.tenant is ? and {CLAIMABLE} limit ?"
 )
 COUNTS: Final = "select status, count(*) from executions group by status"
@@ -68,6 +69,8 @@ def _combinations(filter_: ExecutionFilter, scope: Scope) -> list[tuple[Sequence
     if filter_.tenant is not None:
         tenants = (filter_.tenant,) if tenants is None or filter_.tenant in tenants else ()
     statuses = filter_.statuses or None
+    if tenants is not None and statuses is None:
+        statuses = EXECUTION_STATUSES  # the index by tenant goes on with the status
     if len(statuses or "1") * len(tenants if tenants is not None else "1") > ARMS:
         return [(statuses, tenants)]
     by_status = [None] if statuses is None else [(status,) for status in dict.fromkeys(statuses)]
@@ -83,8 +86,8 @@ def _arm(
     source, created_at, id_ = "executions e", "e.created_at", "e.id"
     if filter_.labels:
         # The first label leads: its rows lie in the order of the list.
-        source, created_at, id_ = "labels l cross join executions e on e.id = l.execution_id", "l.created_at", "e.id"
-        id_ = "l.execution_id"
+        source = "labels l cross join executions e on e.id = l.execution_id"
+        created_at, id_ = "l.created_at", "l.execution_id"
         where.add("l.key = ? and l.value = ?", *filter_.labels[0])
     for key, value in filter_.labels[1:]:
         where.add(
@@ -94,7 +97,9 @@ def _arm(
             value,
         )
     for column, wanted in (("status", statuses), ("tenant", tenants)):
-        if wanted is not None:
+        if wanted is not None and len(wanted) == 1:  # only of an equation SQLite sees that it keeps the order
+            where.add(f"e.{column} = ?", *wanted)
+        elif wanted is not None:
             where.add(f"e.{column} in ({', '.join('?' * len(wanted))})", *wanted)
     for column in ("workflow", "version", "correlation"):
         if (value := getattr(filter_, column)) is not None:
