@@ -30,7 +30,7 @@ from stepd.service.dispatcher import Dispatcher
 from stepd.service.watch import Watch
 from stepd.settings import Settings
 from stepd.signals import FORCED_EXIT, StopSignals
-from stepd.starting import StartRefused, StopAsked, compare_settings, make_store, until_available
+from stepd.starting import StartRefused, StopAsked, check_certificate, compare_settings, make_store, until_available
 from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
 from stepd.telemetry.logs import set_up_logs
 
@@ -60,6 +60,7 @@ def run(settings: Settings) -> int:
 
 async def _run(settings: Settings) -> int:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: log_unawaited(context))
+    check_certificate(settings)
     store = make_store(settings)
     with StopSignals() as signals:
         try:

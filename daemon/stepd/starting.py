@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -42,6 +43,20 @@ def make_store(settings: Settings) -> Store:
     )
 
 
+def check_certificate(settings: Settings) -> None:
+    """Raises StartRefused where the TLS files can't be used."""
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=_no_password)
+    except (OSError, ValueError) as fault:
+        raise StartRefused(
+            f"--tls-certificate {settings.tls_certificate} with --tls-key {settings.tls_key}: {fault}; both must be "
+            "PEM files that this user may read, the key without a password and the certificate's own."
+        ) from None
+
+
 async def until_available(signals: StopSignals, what: str, act: Callable[[], Awaitable[T]]) -> T:
     """What `act` answers, tried again while the store is away. Raises StopAsked."""
     while not signals.asked.is_set():
@@ -79,6 +94,11 @@ def _differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[s
 
 def _written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _no_password() -> str:
+    """Keeps OpenSSL from asking at the terminal."""
+    raise ValueError("the key has a password")
 
 
 def _file(rest: str, url: str) -> Path:
