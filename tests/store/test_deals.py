@@ -185,6 +185,17 @@ async def test_an_answer_does_not_grow_too_heavy_but_one_lease_always_fits(shop:
     assert [len(dealt.leases) for dealt in (first, second, third)] == [1, 2, 1]
 
 
+async def test_a_deal_too_large_for_one_transaction_tells_that_there_is_more(shop: Shop) -> None:
+    await shop.register(steps=[step(f"s{n}", needs=[]) for n in range(150)])
+    await shop.start()
+    dealt = await shop.deal(claim(max=100), claim(max=100))
+    given = sum(len(line.leases) for line in dealt)
+    assert 0 < given < 150
+    assert shop.told[-1].ready
+    assert len(await shop.claim(max=100)) == 150 - given
+    assert not shop.told[-1].ready
+
+
 async def test_a_deal_can_depend_on_the_answer_before_it(shop: Shop) -> None:
     await shop.register()
     await shop.start()

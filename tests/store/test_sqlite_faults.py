@@ -69,6 +69,16 @@ def locked(file: Path) -> Iterator[None]:
         process.stdout.close()
 
 
+async def test_what_is_committed_is_synced_and_no_lock_holds_the_loop(here: Shop) -> None:
+    assert isinstance(here.store, SqliteStore)
+    connection = here.store.writer.connection
+    found = {
+        name: connection.execute(f"pragma {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "busy_timeout", "wal_autocheckpoint")
+    }
+    assert found == {"journal_mode": "wal", "synchronous": 2, "busy_timeout": 0, "wal_autocheckpoint": 0}
+
+
 async def test_a_short_lock_of_another_process_is_waited_for(here: Shop) -> None:
     await here.register()
     with locked(file_of(here)):

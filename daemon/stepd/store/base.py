@@ -17,6 +17,7 @@ from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
 from stepd.engine.work import Settings
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 
 
 class StoreUnavailable(Exception):
@@ -78,8 +79,8 @@ class Begin(msgspec.Struct):
 class Deal(msgspec.Struct):
     """Hand out work to waiting claims: in the order of priority (high first), ``due_at``, creation, id, ordinal, index.
 
-    For each request: where its claim id was dealt leases before, the living ones are renewed and answered; else up to
-    ``max`` queued steps that fit. A candidate goes to the first request in the list that it fits and that has room.
+    For each request: where its claim id was dealt leases before, the living ones of its tenants are renewed and
+    answered; else up to ``max`` queued steps that fit. A candidate goes to the first request in the list that it fits and that has room.
     Answers a list of ``Dealt``, one a request, in order.
     """
 
@@ -102,8 +103,7 @@ class Request(msgspec.Struct):
     """None: all, also null; else only these."""
     answer_bytes: int = 8_388_608
     """The bound of what the leases of one answer may weigh together; one lease at least is given."""
-    looked_up: bool = False
-    """Set by the store when its claim id had been dealt nothing: while it waits, that needs no look at each deal."""
+    looked_up: bool = False  # set by the store once its claim id was found unknown, so that it isn't sought at each deal
 
 
 class Serve(msgspec.Struct, frozen=True):
@@ -154,6 +154,8 @@ class Tell(msgspec.Struct):
     """Executions with new events: id → (last seq, status)."""
     timer: int | None
     """The earliest new time (ms, store's clock) at which the sweeper has something to do."""
+    keys: bool = False
+    """Keys were added or revoked."""
 
 
 # -- reads --------------------------------------------------------------------------------------------------------
@@ -211,43 +213,6 @@ class WorkflowRow(msgspec.Struct):
     current: str
     versions: list[VersionRow]
     open_executions: dict[str, int]
-
-
-class WorkerRow(msgspec.Struct):
-    """A worker's life as last seen. ``serves`` is the JSON of its last claim."""
-
-    principal: str
-    worker: str
-    instance: str
-    serves: bytes
-    tenants: bytes
-    last_seen_at: int
-
-
-class KeyRow(msgspec.Struct):
-    """A key; the secret itself is never kept."""
-
-    id: str
-    name: str
-    secret_hash: str
-    scopes: bytes
-    """JSON list."""
-    tenants: bytes
-    """JSON list; ``["*"]`` for all."""
-    source: str
-    """``settings`` or ``api``."""
-    created_at: int
-    revoked_at: int | None
-
-
-class ServiceRow(msgspec.Struct):
-    """The one row of the service: its id, name, and the settings all its daemons share (JSON)."""
-
-    id: str
-    name: str
-    settings: bytes
-    pulse_at: int
-    """Moved every second by each serving daemon."""
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -354,18 +319,18 @@ class Store(Protocol):
     async def workers(self, since: int) -> list[WorkerRow]:
         """Lives seen since that time."""
 
-    async def held_leases(self) -> dict[tuple[str, str, str], int]:
-        """Leases in flight by (principal, worker, instance)."""
+    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
+        """Leases in flight by (principal, worker, instance); only those for executions of these tenants."""
 
     # keys and the service
     async def keys(self) -> list[KeyRow]:
         """Every key that ever was, revoked ones too."""
 
-    async def add_key(self, row: KeyRow, audit: Audit | None) -> None:
-        """Keeps a key."""
+    async def add_key(self, row: KeyRow, audit: Audit | None, *, first: bool = False) -> bool:
+        """Keeps a key; told after the commit. ``first``: False, and nothing kept, where there ever was one before."""
 
-    async def revoke_key(self, key_id: str, audit: Audit) -> bool:
-        """Revokes it at once; False where there is none alive."""
+    async def revoke_key(self, key_id: str, by: KeySource, audit: Audit) -> bool:
+        """Revokes it at once, and notes by whom; told after the commit. False where there is none alive."""
 
     async def service(self) -> ServiceRow:
         """The service's row, made on first use."""
@@ -375,6 +340,9 @@ class Store(Protocol):
 
     async def audit(self, rows: Sequence[Audit]) -> None:
         """Writes audit rows that belong to no change (reads, refused attempts)."""
+
+    async def audited(self, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int) -> list[AuditRow]:
+        """The audit log, newest first by ``(at, number)``; of these tenants only (None: everything)."""
 
     # loops
     async def pulse(self) -> bool:
