@@ -11,6 +11,8 @@ from stepd_protocol.names import NEWLINE_GUARD
 Json: TypeAlias = dict[str, Any]
 
 REFERENCE: Final = "#/components/schemas/{name}"
+# What passes through as its own bytes has no type in Python; of these, only objects are taken.
+OBJECTS: Final = (("StartRequest", "state"), ("Complete", "state"))
 _LIST_NAME: Final = re.compile(r"ListAnswer[_\[](\w+?)[_\]]$")
 
 
@@ -24,6 +26,9 @@ class Schemas:
             name: _cleaned(schema) for name, schema in zip(distinct, schemas, strict=True)
         }
         self._components = {_name(name): _cleaned(schema) for name, schema in components.items()}
+        for name, member in OBJECTS:
+            if name in self._components:
+                self._components[name]["properties"][member]["type"] = "object"
 
     def of(self, kind: Any) -> Json:
         """The schema of one of the types, or of a tuple of alternatives."""

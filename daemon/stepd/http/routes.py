@@ -356,7 +356,7 @@ STATUS_ROUTES: Final = (
         handler=status.document_yaml,
         part=None,
         scopes=None,
-        successes=(Success(status=200, type=str, about="the document", media_type=status.YAML_TYPE),),
+        successes=(Success(status=200, type=dict, about="the document", media_type=status.YAML_TYPE),),
     ),
     Route(
         method="GET",
