@@ -103,7 +103,8 @@ class Request(msgspec.Struct):
     """None: all, also null; else only these."""
     answer_bytes: int = 8_388_608
     """The bound of what the leases of one answer may weigh together; one lease at least is given."""
-    looked_up: bool = False  # set by the store once its claim id was found unknown, so that it isn't sought at each deal
+    looked_up: bool = False
+    """Set by the store when its claim id had been dealt nothing: while it waits, that needs no look at each deal."""
 
 
 class Serve(msgspec.Struct, frozen=True):
