@@ -245,3 +245,12 @@ def test_cancels_at_once_end_it_once(flow: MakeFlow) -> None:
         answers = together([run.cancel for _ in range(8)])
         assert sorted(answer.status for answer in answers) == [202] + [409] * 7
         assert run.types().count("execution.cancelled") == 1
+
+
+def test_an_output_that_breaks_its_schema_after_a_cancel_leaves_the_write_applied(flow: MakeFlow) -> None:
+    work = flow(safe_write(output_schema={"type": "string"}))
+    run, lease = work.begin()
+    run.cancel().expect(202)
+    assert lease.complete(5).expect_problem(422, "invalid_output")["settled"]
+    view = run.view()
+    assert (view["status"], view["steps"][0]["status"]) == ("reconciliation_required", "uncertain")

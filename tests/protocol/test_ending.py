@@ -242,3 +242,12 @@ def test_standing_writes_are_named_after_a_success_too(flow: MakeFlow) -> None:
     lease.begin().complete().expect(200)
     run.cancel().expect(202)
     assert "a" in str(run.view()["standing_writes"])
+
+
+def test_a_time_out_leaves_a_doubtful_write_uncertain(flow: MakeFlow) -> None:
+    work = flow(safe_write(retry={"initial_seconds": 0.3, "factor": 1}), timeout_seconds=1)
+    run, lease = work.begin()
+    assert lease.fail("retryable", effect="unknown").expect(200)["disposition"] == "retry_scheduled"
+    view = run.until("reconciliation_required", seconds=5)
+    assert (view["error"]["class"], view["error"]["cause"]["class"]) == ("execution_timeout", "retryable")
+    assert run.statuses() == {"work": "uncertain"}

@@ -8,6 +8,7 @@ from tests.protocol.conftest import MakeFlow
 from tests.support.client import Json
 from tests.support.definitions import cel, read, safe_write, write
 from tests.support.flow import Flow, Run
+from tests.support.wait import beside
 
 
 def finish(work: Flow, *steps: str) -> None:
@@ -249,6 +250,30 @@ def test_no_expression_holds_the_daemon(flow: MakeFlow, expression: str) -> None
     assert view["status"] in ("queued", "completed", "failed")
     if view["status"] == "failed":
         assert view["error"]["class"] == "expression_failed"
+
+
+COSTLY = cel("input.map(x, x + 1)")
+LARGE: dict[str, tuple[list[Json], dict[str, Json]]] = {
+    "many conditions": ([read(f"s{n}", needs=[], when="input.map(x, x + 1).size() > 0") for n in range(500)], {}),
+    "many inputs": ([read(f"s{n}", needs=[], input=COSTLY) for n in range(500)], {}),
+    "many updates": ([read(when="false")], {"updates": [{"path": f"/u{n}", "value": COSTLY} for n in range(1000)]}),
+    "one large output": ([read(when="false")], {"output": [COSTLY] * 1000}),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_no_definition_holds_the_daemon(flow: MakeFlow, kind: str) -> None:
+    """Expressions that are each within their bounds, and many of them: others are answered meanwhile."""
+    steps, fields = LARGE[kind]
+    work = flow(*steps, **fields)
+    starting = beside(lambda: work.attempt_start(input=list(range(1000))))
+    longest = 0.0
+    while not starting.done():
+        before = time.monotonic()
+        assert work.http.get("/healthz").status == 200
+        longest = max(longest, time.monotonic() - before)
+    assert starting.result().status == 202
+    assert longest < 2, f"the daemon stood still for {longest:.1f} s"
 
 
 def test_a_wide_graph_ends_once(flow: MakeFlow) -> None:

@@ -98,3 +98,24 @@ def test_a_stale_outcome_with_another_fence_is_no_evidence(flow: MakeFlow) -> No
     lease.complete("real").expect_refusal("lease_lost")
     view = run.view(include="attempts,payloads")
     assert "real" in str(view)
+
+
+def test_the_outcome_of_a_write_that_timed_out_is_kept(flow: MakeFlow) -> None:
+    work = flow(write(timeout_seconds=0.3))
+    run, lease = work.begin()
+    lease.begin()
+    run.until("reconciliation_required")
+    lease.complete("it was done, but late").expect_refusal("lease_lost")
+    assert stale_events(run) == 1
+    assert "it was done, but late" in str(run.view(include="attempts,payloads"))
+
+
+def test_a_stale_outcome_refused_for_its_form_is_no_evidence(flow: MakeFlow) -> None:
+    work = flow(write())
+    run, lease = work.begin()
+    lease.begin()
+    run.cancel(force=True).expect(202)
+    lease.complete(state=5).expect_problem(422, "invalid_request")
+    assert stale_events(run) == 0
+    lease.complete("well-formed").expect_refusal("lease_lost")
+    assert stale_events(run) == 1

@@ -138,3 +138,11 @@ def test_heartbeats_keep_a_lease_that_has_not_started(flow: MakeFlow) -> None:
         lease.heartbeat().expect(200)
     lease.begin().complete().expect(200)
     assert run.types().count("attempt.leased") == 1
+
+
+def test_a_lapsed_lease_that_never_started_may_still_complete(flow: MakeFlow) -> None:
+    work = flow(write(**brief()))
+    run, lease = work.begin()
+    moment(0.15)
+    assert lease.complete("it did happen").expect(200)["late"] is True
+    assert run.view()["status"] == "completed"
