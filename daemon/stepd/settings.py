@@ -15,6 +15,9 @@ from stepd.keys import KeysRefused, SettingsKey, keys_from_environment
 from stepd_protocol.limits import SECONDS_MAX, SECONDS_MIN, Limits
 
 PREFIX: Final = "STEPD_"
+PARTS: Final = ("worker_api", "request_api", "admin_api", "ui", "loops")
+TO_COME: Final = frozenset({"ui"})
+"""Parts that have a switch already, and nothing to switch."""
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=SECONDS_MIN, le=SECONDS_MAX, extra={"unit": "seconds"})]
 SecondsOrZero: TypeAlias = Annotated[float, Meta(ge=0, le=SECONDS_MAX, extra={"unit": "seconds"})]
@@ -71,8 +74,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         return msgspec.json.encode({name: getattr(self, name) for name in names} | {"limits": self.limits})
 
     def parts(self) -> dict[str, bool]:
-        """Which parts are on."""
-        return {name: getattr(self, name) for name in ("worker_api", "request_api", "admin_api", "ui", "loops")}
+        """Which parts are on; one that does not exist yet is not."""
+        return {name: getattr(self, name) and name not in TO_COME for name in PARTS}
 
 
 class Setting(NamedTuple):
@@ -189,20 +192,26 @@ def _convert(setting: Setting, given: Any) -> Any:
     """Raises ValueError."""
     try:
         value = msgspec.convert(given, setting.type, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(_expectation(setting, str(error))) from None
+    except msgspec.ValidationError:
+        raise ValueError(_expectation(setting)) from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("must be finite")
+        raise ValueError(_expectation(setting))
     return value
 
 
-def _expectation(setting: Setting, error: str) -> str:
+def _expectation(setting: Setting) -> str:
+    """What a value of this setting must be, for a person."""
     if setting.is_switch:
         return "must be true or false"
-    choices = [choice for choice in getattr(get_args(setting.type)[0], "__args__", ()) if isinstance(choice, str)]
-    if choices:
-        return "must be one of " + ", ".join(choices)
-    return error.replace("`", "").replace("Expected", "must be", 1)
+    kind, *_ = get_args(setting.type)
+    if choices := get_args(kind):
+        return f"must be one of {', '.join(choices)}"
+    if kind is str:
+        return "must not be empty"
+    bounds = next(meta for meta in _metas(setting.type) if isinstance(meta, Meta) and meta.ge is not None)
+    what = "a whole number" if kind is int else "a number"
+    unit = f" of {setting.unit}" if setting.unit else ""
+    return f"must be {what}{unit} from {bounds.ge:g}" + ("" if bounds.le is None else f" to {bounds.le:,}")
 
 
 def _assemble(values: Mapping[str, Any], keys: tuple[SettingsKey, ...]) -> Settings:
