@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
 
@@ -12,7 +11,6 @@ from stepd.http.app import App
 from stepd.http.body import Bounds
 from stepd.http.door import Door
 from stepd.http.handlers import Served
-from stepd.http.keyring import Keyring, NoAdminKey, enter_keys
 from stepd.http.openapi import Document
 from stepd.http.phase import Phase
 from stepd.http.routes import routes_of
@@ -24,9 +22,11 @@ from stepd.loops.retention import Retention
 from stepd.loops.runner import Loop, run_loop
 from stepd.loops.sweeper import Sweeper
 from stepd.observing import Observing
-from stepd.service.base import Caller, Daemon
+from stepd.service.base import Daemon
 from stepd.service.directory import Directory
 from stepd.service.dispatcher import Dispatcher
+from stepd.service.entering import NoAdminKey, enter_keys
+from stepd.service.keyring import Keyring
 from stepd.service.watch import Watch
 from stepd.settings import Settings
 from stepd.signals import FORCED_EXIT, StopSignals
@@ -89,13 +89,9 @@ async def _open(store: Store) -> None:
 
 async def _start(settings: Settings, store: Store, listening: Listening, signals: StopSignals) -> Parts:
     """Everything up to serving: keys, grace, what was found open. Raises StartRefused, StopAsked."""
-    dispatcher, watch, directory = Dispatcher(store), Watch(), Directory(store)
-
-    def dismiss(match: Callable[[Caller], bool]) -> None:
-        dispatcher.drop(match)
-        watch.drop(match)
-
-    keyring = Keyring(store, dismiss)
+    keyring = Keyring(store)
+    dispatcher, watch, directory = Dispatcher(store, keyring.may_claim), Watch(keyring.is_good), Directory(store)
+    keyring.lessened = lambda: _dismiss(keyring, dispatcher, watch)
     try:
         await until_available(signals, "keys", lambda: enter_keys(store, settings.keys))
     except NoAdminKey as refusal:
@@ -107,7 +103,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     await until_available(signals, "settings", lambda: compare_settings(store, settings))
     pulse = Pulse(store)
     sweeper = Sweeper(store, pulse.catch_up)
-    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper))
+    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, keyring))
     await until_available(signals, "pulse", pulse.run_once)
     await until_available(signals, "recovery", lambda: recover(store))
     await until_available(signals, "workers", directory.load)
@@ -119,6 +115,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         directory=directory,
         service_id=service.id,
         service_name=settings.name,
+        keyring=keyring,
     )
     phase = Phase()
     observing = Observing(daemon, pulse, phase)
@@ -198,7 +195,7 @@ async def _say_goodbye(parts: Parts) -> None:
         _log.info("stopped")
 
 
-def _pass_on(tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper) -> None:
+def _pass_on(tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper, keyring: Keyring) -> None:
     """A commit is known to those who wait for it."""
     if tell.ready:
         dispatcher.wake()
@@ -206,6 +203,14 @@ def _pass_on(tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper)
         watch.tell(tell)
     if tell.timer is not None:
         sweeper.expect(tell.timer)
+    if tell.keys:
+        keyring.wake.set()
+
+
+def _dismiss(keyring: Keyring, dispatcher: Dispatcher, watch: Watch) -> None:
+    """Whoever waits and may not any more is answered."""
+    dispatcher.drop(lambda caller: not keyring.may_claim(caller))
+    watch.drop(lambda caller: not keyring.is_good(caller))
 
 
 def _announce(parts: Parts) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Raw, field
+from msgspec import UNSET, Meta, field
 
 from stepd_protocol.executions import ListAnswer
 from stepd_protocol.fields import Answer, Count, Id, Index, Payload, ReasonText, Request, ShortText, Time
@@ -73,16 +73,19 @@ class KeyCreated(KeyView, frozen=True, kw_only=True):
 class AuditEntry(Answer, frozen=True, kw_only=True):
     """Who did what, to what, when, from where, and how it went."""
 
-    id: Id
+    id: str
     at: Time
     principal: str
     key_id: str | None
+    """The key that was shown; null in open mode, and for what the settings do."""
     action: str
     target: str | None
+    """The id or name of what it was done to."""
     tenant: str | None
     origin: str | None
+    """The address that the call came from."""
     outcome: str
-    data: Raw
+    """`done`, or `refused: ` and the problem's code."""
 
 
 class Price(Request, frozen=True, kw_only=True):

@@ -80,6 +80,9 @@ UNIX_NANO_MAX: Final = 2**63 - 1
 WARNINGS_MAX: Final = 20  # of one field; then one more that counts the rest
 WARNING_LENGTH_MAX: Final = 200
 
+# Keys
+KEY_TENANTS_MAX: Final = 100
+
 # Reads
 PAGE_ITEMS_MAX: Final = 200
 PAGE_ITEMS: Final = 50

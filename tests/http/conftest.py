@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from stepd.keys import hash_secret
-from stepd.store.base import KeyRow
+from stepd.store.records import KeyRow
 from tests.http.edge import Edge
 from tests.support.client import Http
 

@@ -9,13 +9,14 @@ from stepd.http.app import App
 from stepd.http.body import Bounds
 from stepd.http.call import Call
 from stepd.http.door import Door
-from stepd.http.keyring import Keyring
 from stepd.http.phase import Phase
 from stepd.http.server import log_unawaited, run_server
 from stepd.http.sockets import Listening, listen
 from stepd.http.table import Parameter, Route, Stream, Success
 from stepd.service.base import Answer, Caller, Reply
-from stepd.store.base import KeyRow, StoreUnavailable
+from stepd.service.keyring import Keyring
+from stepd.store.base import StoreUnavailable
+from stepd.store.records import KeyRow
 from stepd_protocol.problems import Problem, make_problem
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class Edge:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: log_unawaited(context))
         self._phase = Phase()
         self._door_opens = asyncio.Event()
-        self._keyring = Keyring(self.store, lambda _: None)
+        self._keyring = Keyring(self.store)
         await self._keyring.refresh()
         app = App(
             self._routes(),

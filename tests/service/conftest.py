@@ -15,6 +15,7 @@ from stepd.service import executions, reads, workers, workflows
 from stepd.service.base import Caller, Daemon, Reply
 from stepd.service.directory import Directory
 from stepd.service.dispatcher import Dispatcher
+from stepd.service.keyring import Keyring
 from stepd.service.watch import Watch
 from stepd.settings import Settings
 from stepd.store.base import Tell
@@ -80,7 +81,8 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     file = tmp_path / "stepd.db"
     store = SqliteStore(file, EngineSettings())
     await store.open()
-    daemon = Daemon(Settings(), store, Dispatcher(store), Watch(), Directory(store), "service-1", "stepd")
+    keyring = Keyring(store)
+    daemon = Daemon(Settings(), store, Dispatcher(store), Watch(), Directory(store), "service-1", "stepd", keyring)
 
     def tell(tell: Tell) -> None:
         daemon.watch.tell(tell)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from stepd.engine.commands import GiveBack, Granted
-from stepd.store.base import Deal, Dealt, Decide, Operation, Request, Store, WorkerRow
+from stepd.store.base import Deal, Dealt, Decide, Operation, Request, Store
+from stepd.store.records import WorkerRow
 from tests.service.rows import attempt, execution, step
 
 
@@ -47,7 +48,7 @@ class FakeStore:
     async def workers(self, since: int) -> list[WorkerRow]:
         return [row for row in self.rows if row.last_seen_at >= since]
 
-    async def held_leases(self) -> dict[tuple[str, str, str], int]:
+    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
         return self.held
 
     async def seen(self, rows: Sequence[WorkerRow]) -> None:

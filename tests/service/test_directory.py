@@ -8,7 +8,8 @@ import pytest
 from stepd.engine.model import Parked
 from stepd.service.directory import Directory
 from stepd.service.lives import LifeKey, Work
-from stepd.store.base import Serve, WorkerRow
+from stepd.store.base import Serve
+from stepd.store.records import WorkerRow
 from stepd_protocol.times import format_time
 from tests.service.rows import step
 from tests.service.store_fake import FakeStore

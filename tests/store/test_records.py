@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from stepd.engine.model import Audit
-from stepd.store.base import KeyRow, WorkerRow
+from stepd.store.records import KeyRow, WorkerRow
 from tests.store.shop import NOON, Shop
 
 
@@ -52,9 +52,9 @@ async def test_keys_are_kept_also_when_they_were_revoked(shop: Shop) -> None:
     await shop.store.add_key(key("one"), said("key.add"))
     await shop.store.add_key(key("two", created_at=NOON + 1), None)
     shop.clock.at += 5000
-    assert await shop.store.revoke_key("id-one", said("key.revoke"))
-    assert not await shop.store.revoke_key("id-one", said("key.revoke"))
-    assert not await shop.store.revoke_key("id-three", said("key.revoke"))
+    assert await shop.store.revoke_key("id-one", "api", said("key.revoke"))
+    assert not await shop.store.revoke_key("id-one", "api", said("key.revoke"))
+    assert not await shop.store.revoke_key("id-three", "api", said("key.revoke"))
     await shop.reopen()
     expected = [key("one", revoked_at=NOON + 5000), key("two", created_at=NOON + 1)]
     assert await shop.store.keys() == expected

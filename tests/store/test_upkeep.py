@@ -9,7 +9,8 @@ import pytest
 
 from stepd.engine import commands as c
 from stepd.engine.model import Attempt
-from stepd.store.base import Decide, Due, WorkerRow
+from stepd.store.base import Decide, Due
+from stepd.store.records import WorkerRow
 from tests.store.shop import EVERYTHING, NOON, Shop, claim, heartbeat, remember, step
 
 LEASE = 30_000

@@ -97,19 +97,20 @@ class App:
             raise lacking
         body = await self._body(request, route)
         if route.scopes is not None:
-            await self._may_go_on(scope, route)
+            await self._may_go_on(scope, route, caller)
         answer = await route.handler(self._served, Call(scope, caller, path, body, request.gone))
         if lacking is not None and isinstance(answer, Problem) and answer.status == 404:
             raise lacking
         return answer
 
-    async def _may_go_on(self, scope: Scope, route: Route) -> None:
+    async def _may_go_on(self, scope: Scope, route: Route, caller: Caller) -> None:
         """Raises Refusal, StoreUnavailable."""
         if route.new_work and self._phase.draining.is_set():
             raise stopping()
         if scope["query_string"] and not route.takes_query:
             raise invalid_request("", "this path takes no query parameters")
         await self._hooks.before()
+        self._door.confirm(caller)
 
     async def _body(self, request: "_Request", route: Route) -> bytes:
         receive, scope = request.receive, request.scope

@@ -5,11 +5,12 @@ from typing import Final
 import msgspec
 
 from stepd.http.asgi import Scope, header
-from stepd.http.keyring import Keyring
 from stepd.http.loopback import is_loopback_host, is_own_origin
 from stepd.http.problems import Refusal, forbidden, unauthenticated
 from stepd.http.table import Route
+from stepd.service.answers import not_good
 from stepd.service.base import Caller
+from stepd.service.keyring import Keyring
 from stepd_protocol.names import Scope as KeyScope
 
 ANYBODY: Final = Caller("anonymous", None, frozenset({"admin"}), None)
@@ -39,6 +40,11 @@ class Door:
             caller = self._by_key(scope)
         client = scope.get("client")
         return msgspec.structs.replace(caller, remote=client[0] if client else None)
+
+    def confirm(self, caller: Caller) -> None:
+        """Looks once more, behind a body that may have taken its time. Raises Refusal (401)."""
+        if not self._keyring.is_good(caller):
+            raise Refusal(not_good())
 
     def _by_key(self, scope: Scope) -> Caller:
         secret = _secret(scope)
@@ -79,12 +85,10 @@ def _secret(scope: Scope) -> str:
 
 def _check_own(scope: Scope) -> None:
     """Raises Refusal where a browser was led here by a foreign name, or by a foreign page."""
-    host = origin = None
-    for name, value in scope["headers"]:
-        if name == b"host":
-            host = value.decode("latin-1")
-        elif name == b"origin":
-            origin = value.decode("latin-1")
+    try:
+        host, origin = header(scope["headers"], b"host"), header(scope["headers"], b"origin")
+    except ValueError as fault:
+        raise forbidden(f"without keys the daemon answers no request of two minds: {fault}") from None
     if not is_loopback_host(host):
         raise forbidden(
             f"without keys the daemon answers to a name of this machine only, like localhost, not to {host!r}"

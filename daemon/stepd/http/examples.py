@@ -49,4 +49,5 @@ REQUESTS: Final[dict[str, Any]] = {
     "pause_execution": {},
     "resume_execution": {},
     "use_version": {"version": "3"},
+    "create_key": {"name": "billing", "scopes": ["worker"], "tenants": ["acme"]},
 }

@@ -10,7 +10,7 @@ from stepd.http.asgi import ClientGone
 from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.table import Stream
-from stepd.service import executions, reads, streams, workers, workflows
+from stepd.service import auditing, executions, keys, reads, streams, workers, workflows
 from stepd.service.base import Answer, Daemon, Reply
 from stepd.service.decoding import BodyDecoder
 from stepd_protocol.fields import Request
@@ -133,6 +133,25 @@ async def list_workers(served: Served, call: Call) -> Answer:
 
 async def service(served: Served, call: Call) -> Answer:
     return await reads.service(served.daemon)
+
+
+# -- administration ---------------------------------------------------------------------------------------------------
+
+
+async def create_key(served: Served, call: Call) -> Answer:
+    return await keys.create(served.daemon, call.caller, call.body)
+
+
+async def list_keys(served: Served, call: Call) -> Answer:
+    return await keys.list_all(served.daemon, call.caller, call.query)
+
+
+async def revoke_key(served: Served, call: Call) -> Answer:
+    return await keys.revoke(served.daemon, call.caller, call.path[0])
+
+
+async def list_audit(served: Served, call: Call) -> Answer:
+    return await auditing.list_all(served.daemon, call.caller, call.query)
 
 
 def _surplus(call: Call) -> Problem | None:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from stepd.http import handlers, status
+from stepd.http.admin_routes import ADMIN_ROUTES
 from stepd.http.table import Parameter, Route, Success
 from stepd.settings import Settings
 from stepd_protocol import definitions, executions, leases, service
@@ -370,7 +371,7 @@ STATUS_ROUTES: Final = (
     ),
 )
 
-ROUTES: Final = (*WORKER_ROUTES, *EXECUTION_ROUTES, *SERVICE_ROUTES, *STATUS_ROUTES)
+ROUTES: Final = (*WORKER_ROUTES, *EXECUTION_ROUTES, *SERVICE_ROUTES, *ADMIN_ROUTES, *STATUS_ROUTES)
 
 
 def routes_of(settings: Settings) -> tuple[Route, ...]:

@@ -38,8 +38,18 @@ def no_workflow(name: str, version: str | None) -> Problem:
 
 
 def forbidden(scope: Scope, detail: str) -> Problem:
-    """403: the key lacks a scope, or reaches another tenant only."""
+    """403: the key lacks a scope."""
     return make_problem("forbidden", detail, scope=scope)
+
+
+def out_of_reach(detail: str) -> Problem:
+    """403: the key has the scope, but not for this tenant, or not for all of them."""
+    return make_problem("forbidden", detail)
+
+
+def not_good() -> Problem:
+    """401: what let the caller in has come to an end since."""
+    return make_problem("unauthenticated", "this key was revoked, or open mode has ended")
 
 
 def too_large(path: str, what: str, size: int, limit: int) -> Problem:

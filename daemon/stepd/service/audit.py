@@ -7,6 +7,8 @@ from stepd.engine.model import Audit
 from stepd.service.base import Caller, Daemon
 from stepd_protocol.problems import Problem
 
+DONE = "done"
+"""How a change went that was made."""
 REFUSALS = frozenset({403, 409})
 """Statuses of refused attempts that are kept."""
 
@@ -16,7 +18,7 @@ def actor_of(caller: Caller) -> Actor:
     return Actor(caller.principal, caller.key_id, caller.remote)
 
 
-def row_of(caller: Caller, now_ms: int, action: str, object_: str, tenant: str | None, outcome: str = "done") -> Audit:
+def row_of(caller: Caller, now_ms: int, action: str, object_: str, tenant: str | None, outcome: str = DONE) -> Audit:
     """One audit row; ``now_ms`` is the store's time."""
     return Audit(
         at=now_ms,

@@ -13,6 +13,7 @@ from stepd_protocol.problems import Problem
 if TYPE_CHECKING:
     from stepd.service.directory import Directory
     from stepd.service.dispatcher import Dispatcher
+    from stepd.service.keyring import Keyring
     from stepd.service.watch import Watch
     from stepd.settings import Settings
 
@@ -64,4 +65,5 @@ class Daemon(msgspec.Struct):
     directory: Directory
     service_id: str
     service_name: str
+    keyring: Keyring
     reads: ReadLog = msgspec.field(default_factory=ReadLog)

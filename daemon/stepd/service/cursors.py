@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+StoredInt: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A number that a store can compare with."""
 
 CURSOR_LENGTH_MAX = 20_000
 

@@ -12,7 +12,8 @@ import msgspec
 
 from stepd.engine.model import Parked, Step
 from stepd.service.lives import Life, LifeKey, Work, names_version, row_of, serves_of, tenants_of
-from stepd.store.base import Serve, Store, StoreUnavailable, WorkerRow
+from stepd.store.base import Serve, Store, StoreUnavailable
+from stepd.store.records import WorkerRow
 from stepd_protocol.executions import BlockedView
 from stepd_protocol.limits import UNSERVABLE_SECONDS
 from stepd_protocol.times import format_time
@@ -120,10 +121,12 @@ class Directory:
         now = _now()
         return any(life.live_until(now) > now and life.serves_work(work, now) for life in self._lives.values())
 
-    def is_version_served(self, workflow: str, version: str) -> bool:
-        """Whether a live worker serves any step of the version."""
+    def is_version_served(self, workflow: str, version: str, tenants: tuple[str, ...] | None = None) -> bool:
+        """Whether a live worker serves any step of the version, for any of these tenants."""
         return any(
-            self.is_live(life) and any(names_version(entry, workflow, version) for entry in life.serves)
+            self.is_live(life)
+            and life.works_for(tenants)
+            and any(names_version(entry, workflow, version) for entry in life.serves)
             for life in self._lives.values()
         )
 

@@ -23,10 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Deals work out to waiting claims, first come first served, with one operation of the store for all of them."""
+    """Deals work out to waiting claims, first come first served, with one operation of the store for all of them.
 
-    def __init__(self, store: Store) -> None:
+    ``admits``: whether a caller may still be given work; whoever may not when it comes gets none.
+    """
+
+    def __init__(self, store: Store, admits: Callable[[Caller], bool] = lambda _: True) -> None:
         self._store = store
+        self._admits = admits
         self._waiting: dict[Key, Waiter] = {}
         self._kinds: dict[object, dict[Key, Waiter]] = {}
         self._fresh: list[Waiter] = []
@@ -49,7 +53,7 @@ class Dispatcher:
         """
         loop = asyncio.get_running_loop()
         arrived = loop.time()
-        if self.stopped:
+        if self.stopped or not self._admits(caller):
             return Dealt([]), 0.0
         self._number += 1
         waiter = Waiter(caller, request, gone, self._number, arrived)

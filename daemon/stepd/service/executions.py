@@ -42,8 +42,10 @@ async def start(daemon: Daemon, caller: Caller, body: bytes, key: str | None, tr
         case Started():
             return accepted.reply(answer)
         case Replayed(kept):
-            headers = (("Location", kept.location or ""), ("Idempotency-Replayed", "true"))
-            return Reply(kept.status, kept.body, headers)
+            if _is_in_reach(caller, kept.body):
+                headers = (("Location", kept.location or ""), ("Idempotency-Replayed", "true"))
+                return Reply(kept.status, kept.body, headers)
+            answer = KeyConflict()
     problem = _not_started(answer, command.workflow, version, key)
     return await note_refusal(daemon, caller, "execution.start", command.workflow, command.tenant, problem)
 
@@ -90,6 +92,17 @@ class _Accepted:
         view = views.execution_view(views.Shown(answer.rows, answer.definition, self._daemon.directory, self._now))
         self._body = _encode(view)
         return self._body
+
+
+class _Tenanted(msgspec.Struct):
+    """Of an answer to a start, whose it is."""
+
+    tenant: str | None
+
+
+def _is_in_reach(caller: Caller, body: bytes) -> bool:
+    """Whether a kept answer is for this key's eyes: its principal may have had a key for other tenants."""
+    return caller.tenants is None or msgspec.json.decode(body, type=_Tenanted).tenant in caller.tenants
 
 
 def _location(execution_id: str) -> str:

@@ -8,7 +8,7 @@ from stepd.engine.model import Execution
 from stepd.service import views
 from stepd.service.answers import reply
 from stepd.service.base import Answer, Caller, Daemon
-from stepd.service.cursors import decode_cursor, encode_cursor
+from stepd.service.cursors import StoredInt, decode_cursor, encode_cursor
 from stepd.service.lives import Work
 from stepd.service.queries import Query, QueryReader, choice, flag, label, name, short_text, time, whole
 from stepd.store.base import ExecutionFilter
@@ -30,7 +30,7 @@ PAGES_MAX = 20
 class _Cursor(msgspec.Struct, frozen=True):
     """Where a list goes on, and the parameters it began with."""
 
-    at: int
+    at: StoredInt
     id: str
     filters: dict[str, list[str]]
 

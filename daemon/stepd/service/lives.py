@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepd.store.base import Serve, WorkerRow
+from stepd.store.base import Serve
+from stepd.store.records import WorkerRow
 from stepd_protocol.limits import WORKER_LIVE_SECONDS
 
 
@@ -51,6 +52,10 @@ class Life(msgspec.Struct):
     def is_seen_by(self, tenants: tuple[str, ...] | None) -> bool:
         """Whether a caller of these tenants may know of it: where it works for none but them."""
         return tenants is None or (self.tenants is not None and set(self.tenants) <= set(tenants))
+
+    def works_for(self, tenants: tuple[str, ...] | None) -> bool:
+        """Whether it works for any of these tenants."""
+        return tenants is None or self.tenants is None or not set(self.tenants).isdisjoint(tenants)
 
     def serves_work(self, work: Work, now: float) -> bool:
         """Whether it would run such a step."""

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from stepd.engine.model import Event as EventRow
 from stepd.service import views
-from stepd.service.answers import forbidden, no_execution, reply
+from stepd.service.answers import forbidden, no_execution, not_good, reply
 from stepd.service.attempts import Moments, moments_of, needs_journal
 from stepd.service.audit import note_read
 from stepd.service.base import Answer, Caller, Daemon
@@ -46,6 +46,8 @@ async def view(daemon: Daemon, caller: Caller, execution_id: str, query: Query) 
         await note_read(daemon, caller, execution_id, standing.tenant)
         if wait and not views.is_settled(standing.status):
             await _until_settled(follower, wait)
+            if not daemon.keyring.is_good(caller):
+                return not_good()
     await daemon.directory.refresh()
     rows = await _rows(daemon, caller, execution_id, include)
     definition = None
@@ -93,7 +95,7 @@ async def workers(daemon: Daemon, caller: Caller) -> Answer:
     """The lives of workers heard of within the last hour; of a key's tenants only."""
     directory = daemon.directory
     await directory.refresh()
-    leases = await daemon.store.held_leases()
+    leases = await daemon.store.held_leases(caller.tenants)
     store_now, now = await daemon.store.now(), asyncio.get_running_loop().time()
     items = [
         WorkerView(

@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 from stepd.engine import canonical
 from stepd.engine.commands import Start
 from stepd.ids import new_id
-from stepd.service.answers import forbidden, too_large
+from stepd.service.answers import out_of_reach, too_large
 from stepd.service.audit import actor_of
 from stepd.service.base import Caller
 from stepd.service.decoding import BodyDecoder, invalid_request, shown
@@ -86,7 +86,7 @@ def _tenant_of(caller: Caller, tenant: str | None) -> str | Problem | None:
     if tenant is not None:
         if caller.tenants is None or tenant in caller.tenants:
             return tenant
-        return forbidden("execute", f"tenant {shown(tenant)} is not one of this key's")
+        return out_of_reach(f"tenant {shown(tenant)} is not one of this key's")
     if caller.tenants is None:
         return None
     if len(caller.tenants) == 1:

@@ -52,9 +52,13 @@ class Follower:
 
 
 class Watch:
-    """All followers, by execution. ``tell`` is called once after each commit, on the loop."""
+    """All followers, by execution. ``tell`` is called once after each commit, on the loop.
 
-    def __init__(self) -> None:
+    ``admits``: whether a caller is still to be told anything; whoever is not when it comes may not wait.
+    """
+
+    def __init__(self, admits: Callable[[Caller], bool] = lambda _: True) -> None:
+        self._admits = admits
         self._followers: dict[str, set[Follower]] = {}
         self._stopped = False
 
@@ -62,7 +66,7 @@ class Watch:
     def follow(self, execution_id: str, caller: Caller) -> Iterator[Follower]:
         """Follows an execution; begin before the first look at it, so that nothing falls between."""
         follower = Follower(caller)
-        if self._stopped:
+        if self._stopped or not self._admits(caller):
             follower.end()
         self._followers.setdefault(execution_id, set()).add(follower)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepd.engine.definition import Compiled, compile_definition
-from stepd.service.answers import forbidden, no_workflow, reply, seconds, too_large
+from stepd.service.answers import no_workflow, out_of_reach, reply, seconds, too_large
 from stepd.service.audit import note_refusal, row_of
 from stepd.service.base import Answer, Caller, Daemon
 from stepd.service.cursors import decode_cursor, encode_cursor
@@ -48,7 +48,7 @@ async def make_current(daemon: Daemon, caller: Caller, name: str, body: bytes) -
     if isinstance(request, Problem):
         return request
     if caller.tenants is not None:
-        refusal = forbidden("operate", "workflows are shared by all tenants; this needs a key for all of them")
+        refusal = out_of_reach("workflows are shared by all tenants; this needs a key for all of them")
         return await note_refusal(daemon, caller, "workflow.use", name, None, refusal)
     audit = row_of(caller, await daemon.store.now(), "workflow.use", f"{name} {request.version}", None)
     if not await daemon.store.make_current(name, request.version, audit):
@@ -65,7 +65,7 @@ async def list_all(daemon: Daemon, caller: Caller, query: Query) -> Answer:
         return asked.problem
     await daemon.directory.refresh()
     rows = [row for row in await daemon.store.workflows(None, caller.sees()) if row.name > after]
-    items = [_view(daemon, row) for row in rows[:limit]]
+    items = [_view(daemon, caller, row) for row in rows[:limit]]
     return reply(200, WorkflowList(items=items, next=encode_cursor(items[-1].name) if len(rows) > limit else None))
 
 
@@ -73,7 +73,7 @@ async def one(daemon: Daemon, caller: Caller, name: str) -> Answer:
     """One workflow with its versions."""
     await daemon.directory.refresh()
     rows = await daemon.store.workflows(name, caller.sees())
-    return reply(200, _view(daemon, rows[0])) if rows else no_workflow(name, None)
+    return reply(200, _view(daemon, caller, rows[0])) if rows else no_workflow(name, None)
 
 
 async def _may_register(daemon: Daemon, caller: Caller, compiled: Compiled) -> Problem | None:
@@ -82,8 +82,9 @@ async def _may_register(daemon: Daemon, caller: Caller, compiled: Compiled) -> P
         return None
     standing = await daemon.store.definition(compiled.name, compiled.version)
     if standing is None:
-        detail = "workflows are shared by all tenants; registering a new version needs a key for all of them"
-        return forbidden("worker", detail)
+        return out_of_reach(
+            "workflows are shared by all tenants; registering a new version needs a key for all of them"
+        )
     return None
 
 
@@ -112,14 +113,14 @@ def _registered(daemon: Daemon, row: VersionRow, current: str) -> RegisteredWork
     )
 
 
-def _view(daemon: Daemon, row: WorkflowRow) -> WorkflowView:
+def _view(daemon: Daemon, caller: Caller, row: WorkflowRow) -> WorkflowView:
     versions = [
         VersionView(
             version=version.version,
             digest=version.digest,
             registered_at=format_time(version.registered_at),
             open_executions=row.open_executions.get(version.version, 0),
-            served=daemon.directory.is_version_served(row.name, version.version),
+            served=daemon.directory.is_version_served(row.name, version.version, caller.tenants),
         )
         for version in row.versions
     ]

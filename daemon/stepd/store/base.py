@@ -80,8 +80,8 @@ class Deal(msgspec.Struct):
     """Hand out work to waiting claims: in the order of priority (high first), ``due_at``, creation, id, ordinal, index.
 
     For each request: where its claim id was dealt leases before, the living ones of its tenants are renewed and
-    answered; else up to ``max`` queued steps that fit. A candidate goes to the first request in the list that it fits and that has room.
-    Answers a list of ``Dealt``, one a request, in order.
+    answered; else up to ``max`` queued steps that fit. A candidate goes to the first request in the list that it fits
+    and that has room. Answers a list of ``Dealt``, one a request, in order.
     """
 
     requests: Sequence[Request]

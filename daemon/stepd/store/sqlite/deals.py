@@ -12,7 +12,7 @@ from stepd.engine.model import Step
 from stepd.engine.prefetch import needs_of_lease
 from stepd.engine.work import Loaded
 from stepd.ids import new_id, new_span_id
-from stepd.store.base import Deal, Dealt
+from stepd.store.base import Deal, Dealt, Scope
 from stepd.store.dealing import Desk
 from stepd.store.sqlite import loading
 from stepd.store.sqlite.decisions import Decisions
@@ -52,7 +52,7 @@ class Deals:
             return False
         desk.room, desk.dealt = 0, Dealt([], known=True)
         for lease_id in msgspec.json.decode(values[0], type=list[str]):
-            granted = self._decisions.on_attempt(transaction, Renew(lease_id), lease_id)
+            granted = self._decisions.on_attempt(transaction, Renew(lease_id), lease_id, Scope(request.tenants))
             if isinstance(granted, Granted):
                 desk.dealt.leases.append(granted)
         return True

@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.model import Audit, Idempotency
 from stepd.ids import new_id
-from stepd.store.base import KeyRow, ServiceRow, WorkerRow
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 from stepd.store.sqlite.rows import AUDIT, IDEMPOTENCY, KEYS, WORKERS
 from stepd.store.sqlite.transaction import Transaction
 
@@ -21,7 +22,8 @@ SERVICE: Final = "select id, name, settings, coalesce((select at from pulse), 0)
 MAKE_SERVICE: Final = "insert into service_config (one, id, name, settings) values (1, ?, ?, ?) on conflict do nothing"
 SHARE: Final = "update service_config set settings = ? where settings = ?"
 ALL_KEYS: Final = f"{KEYS.select} order by created_at, id"
-REVOKE: Final = "update keys set revoked_at = ? where id = ? and revoked_at is null"
+ANY_KEY: Final = "select 1 from keys limit 1"
+REVOKE: Final = "update keys set revoked_at = ?, source = ? where id = ? and revoked_at is null"
 KEPT: Final = f"{IDEMPOTENCY.select} where principal = ? and target = ? and key = ?"
 SEEN_SINCE: Final = (
     f"{WORKERS.select} indexed by workers_seen where last_seen_at >= ? order by principal, worker, instance"
@@ -30,6 +32,13 @@ HELD: Final = (
     "select principal, worker, instance, count(*) from attempts indexed by attempts_next "
     "where next_at is not null group by principal, worker, instance"
 )
+HELD_OF_TENANTS: Final = (
+    "select a.principal, a.worker, a.instance, count(*) from attempts a indexed by attempts_next "
+    "join executions e on e.id = a.execution_id where a.next_at is not null "
+    "and e.tenant in (select value from json_each(?)) group by a.principal, a.worker, a.instance"
+)
+AUDITED: Final = f"select id, {AUDIT.listed} from audit"
+AUDIT_COLUMNS: Final = ("principal", "key_id", "action", "object", "tenant")
 
 
 def service(transaction: Transaction) -> ServiceRow:
@@ -54,17 +63,22 @@ def keys(connection: sqlite3.Connection) -> list[KeyRow]:
     return [KEYS.read(values) for values in connection.execute(ALL_KEYS)]
 
 
-def add_key(transaction: Transaction, row: KeyRow, audit_row: Audit | None) -> None:
-    """Keeps a key."""
+def add_key(transaction: Transaction, row: KeyRow, audit_row: Audit | None, first: bool) -> bool:
+    """Keeps a key; False where it should be the first one and is not."""
+    if first and transaction.connection.execute(ANY_KEY).fetchone() is not None:
+        return False
     transaction.connection.execute(KEYS.insert, astuple(row))
+    transaction.keys = True
     if audit_row is not None:
         audit(transaction, [audit_row])
+    return True
 
 
-def revoke_key(transaction: Transaction, key_id: str, audit_row: Audit) -> bool:
+def revoke_key(transaction: Transaction, key_id: str, by: KeySource, audit_row: Audit) -> bool:
     """Revokes a key; False where there is none alive."""
-    if transaction.connection.execute(REVOKE, (transaction.now(), key_id)).rowcount == 0:
+    if transaction.connection.execute(REVOKE, (transaction.now(), by, key_id)).rowcount == 0:
         return False
+    transaction.keys = True
     audit(transaction, [audit_row])
     return True
 
@@ -72,6 +86,31 @@ def revoke_key(transaction: Transaction, key_id: str, audit_row: Audit) -> bool:
 def audit(transaction: Transaction, rows: Sequence[Audit]) -> None:
     """Writes audit rows."""
     transaction.connection.executemany(AUDIT.insert, [astuple(row) for row in rows])
+
+
+def audited(
+    connection: sqlite3.Connection, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int
+) -> list[AuditRow]:
+    """The audit log, newest first."""
+    conditions = ["1"]
+    parameters: list[object] = []
+    for column in AUDIT_COLUMNS:
+        if (value := getattr(filter_, column)) is not None:
+            conditions.append(f"{column} = ?")
+            parameters.append(value)
+    for condition, time in (("at > ?", filter_.at_after), ("at < ?", filter_.at_before)):
+        if time is not None:
+            conditions.append(condition)
+            parameters.append(time)
+    if filter_.cursor is not None:
+        conditions.append("(at, id) < (?, ?)")
+        parameters += filter_.cursor
+    if tenants is not None:
+        conditions.append("tenant in (select value from json_each(?))")
+        parameters.append(msgspec.json.encode(tenants).decode())
+    statement = f"{AUDITED} where {' and '.join(conditions)} order by at desc, id desc limit ?"
+    found = connection.execute(statement, [*parameters, limit])
+    return [AuditRow(number, AUDIT.read(values)) for number, *values in found]
 
 
 def remembered(connection: sqlite3.Connection, principal: str, target: str, key: str) -> Idempotency | None:
@@ -90,6 +129,10 @@ def workers(connection: sqlite3.Connection, since: int) -> list[WorkerRow]:
     return [WORKERS.read(values) for values in connection.execute(SEEN_SINCE, (since,))]
 
 
-def held_leases(connection: sqlite3.Connection) -> dict[tuple[str, str, str], int]:
+def held_leases(connection: sqlite3.Connection, tenants: tuple[str, ...] | None) -> dict[tuple[str, str, str], int]:
     """Leases in flight by (principal, worker, instance)."""
-    return {(principal, worker, instance): count for principal, worker, instance, count in connection.execute(HELD)}
+    if tenants is None:
+        found = connection.execute(HELD)
+    else:
+        found = connection.execute(HELD_OF_TENANTS, (msgspec.json.encode(tenants).decode(),))
+    return {(principal, worker, instance): count for principal, worker, instance, count in found}

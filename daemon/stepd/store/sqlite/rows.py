@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
-from stepd.store.base import KeyRow, VersionRow, WorkerRow
+from stepd.store.base import VersionRow
+from stepd.store.records import KeyRow, WorkerRow
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 

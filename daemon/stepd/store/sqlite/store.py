@@ -17,18 +17,16 @@ from stepd.store.base import (
     Due,
     ExecutionFilter,
     ExecutionRows,
-    KeyRow,
     Operation,
     QueueLine,
     Scope,
-    ServiceRow,
     StoreRefused,
     StoreUnavailable,
     Tell,
     VersionRow,
-    WorkerRow,
     WorkflowRow,
 )
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 from stepd.store.sqlite import definitions, lists, records, removal, upkeep, views
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
@@ -162,17 +160,17 @@ class SqliteStore:
     async def workers(self, since: int) -> list[WorkerRow]:
         return await self.reader.run(lambda connection: records.workers(connection, since))
 
-    async def held_leases(self) -> dict[tuple[str, str, str], int]:
-        return await self.reader.run(records.held_leases)
+    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
+        return await self.reader.run(lambda connection: records.held_leases(connection, tenants))
 
     async def keys(self) -> list[KeyRow]:
         return self.writer.look(records.keys)
 
-    async def add_key(self, row: KeyRow, audit: Audit | None) -> None:
-        await self.writer.run(lambda transaction: records.add_key(transaction, row, audit))
+    async def add_key(self, row: KeyRow, audit: Audit | None, *, first: bool = False) -> bool:
+        return await self.writer.run(lambda transaction: records.add_key(transaction, row, audit, first))
 
-    async def revoke_key(self, key_id: str, audit: Audit) -> bool:
-        return await self.writer.run(lambda transaction: records.revoke_key(transaction, key_id, audit))
+    async def revoke_key(self, key_id: str, by: KeySource, audit: Audit) -> bool:
+        return await self.writer.run(lambda transaction: records.revoke_key(transaction, key_id, by, audit))
 
     async def service(self) -> ServiceRow:
         return await self.writer.run(records.service)
@@ -182,6 +180,9 @@ class SqliteStore:
 
     async def audit(self, rows: Sequence[Audit]) -> None:
         await self.writer.run(lambda transaction: records.audit(transaction, rows))
+
+    async def audited(self, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int) -> list[AuditRow]:
+        return await self.reader.run(lambda connection: records.audited(connection, filter_, tenants, limit))
 
     # -- loops --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ class Transaction:
     What is to be told after the commit gathers here.
     """
 
-    __slots__ = ("_clock", "cache", "connection", "executions", "ready", "timer")
+    __slots__ = ("_clock", "cache", "connection", "executions", "keys", "ready", "timer")
 
     def __init__(self, connection: sqlite3.Connection, cache: Cache, clock: Clock) -> None:
         self.connection = connection
@@ -25,6 +25,7 @@ class Transaction:
         self.ready = False
         self.executions: dict[str, tuple[int, str]] = {}
         self.timer: int | None = None
+        self.keys = False
 
     def now(self) -> int:
         """The store's clock, ms; read anew by each decision."""
@@ -46,6 +47,7 @@ class Transaction:
     def add_to(self, told: Tell) -> None:
         """Adds what this unit has to tell to what its whole batch has."""
         told.ready = told.ready or self.ready
+        told.keys = told.keys or self.keys
         told.executions.update(self.executions)
         if self.timer is not None and (told.timer is None or self.timer < told.timer):
             told.timer = self.timer
