@@ -81,7 +81,6 @@ class App:
             _log.exception("%s failed", request.name)
             await self._refuse(_failed(), request, writer)
         finally:
-            request.gone.close()
             self._hooks.answered(request.name, writer.status, perf_counter() - began)
 
     async def _reach(self, request: "_Request") -> "Answer | Stream":
@@ -136,7 +135,6 @@ class App:
                 await writer.reply_head(answer)
                 if answer.leases and request.gone.check():
                     await self._hooks.undelivered(answer.leases)
-                request.gone.close()
                 await writer.last(answer.body)
 
     async def _refuse(self, refusal: Refusal, request: "_Request", writer: Writer) -> None:
