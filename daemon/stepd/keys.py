@@ -67,6 +67,7 @@ def _entries(text: str) -> Iterator[tuple[int, str]]:
 def _name_and_secret(entry: str, scope: Scope) -> tuple[str, str]:
     """Raises ValueError."""
     name, equals, secret = entry.partition("=")
+    _check_sendable(secret if equals else entry)
     if not equals:
         return scope, entry
     if not is_name(name):
@@ -74,6 +75,12 @@ def _name_and_secret(entry: str, scope: Scope) -> tuple[str, str]:
     if not secret.strip("="):
         raise ValueError("the key has no secret after its name; write name=secret, also where the secret ends in `=`")
     return name, secret
+
+
+def _check_sendable(secret: str) -> None:
+    """Raises ValueError where no client could show the secret in a header."""
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+        raise ValueError("the secret must be of visible ASCII characters; make one with: openssl rand -hex 32")
 
 
 def _add(keys: dict[str, SettingsKey], name: str, secret: str, scope: Scope) -> None:

@@ -94,11 +94,12 @@ def test_keys_have_names_scopes_and_hashes() -> None:
     assert [key.secret_hash for key in settings.keys] == [hash_secret(text) for text in ("one", "two", "three=3")]
 
 
-@pytest.mark.parametrize("entry", ["=hush", "name=", "a/b=hush", "name=="])
+@pytest.mark.parametrize("entry", ["=hush", "name=", "a/b=hush", "name==", "name=hush hush", "hüsh", "name=hush\thush"])
 def test_a_key_that_cannot_be_read_is_refused_without_showing_it(entry: str) -> None:
     told = refusal({"STEPD_EXECUTE_KEYS": f"good=one,{entry}"})
     assert told.startswith("STEPD_EXECUTE_KEYS, entry 2: ")
     assert "hush" not in told
+    assert "hüsh" not in told
 
 
 def test_one_secret_under_two_names_is_refused() -> None:

@@ -220,6 +220,27 @@ class Client:
         """The daemon's service: id, name, version, and which parts are on."""
         return await self._ask("GET", "/v1/service")
 
+    # --- Administration
+
+    @call
+    async def new_key(self, name: str, scopes: Strings, *, tenants: Strings = ()) -> Json:
+        """Makes a key of the principal `name`; left out, `tenants` are all. The answer's `secret` is told this once.
+
+        Sent once: a key whose answer was lost is listed by `keys`, is of no use to anybody, and can be revoked.
+        """
+        body = {"name": name, "scopes": [*scopes], **({"tenants": [*tenants]} if tenants else {})}
+        return await self._ask("POST", "/v1/admin/keys", body, once=True)
+
+    @call
+    async def keys(self, *, limit: int | None = None, cursor: str | None = None) -> Json:
+        """One page of the keys that there are and were, `{"items", "next"}`, newest first, without secrets."""
+        return await self._ask("GET", "/v1/admin/keys", query={"limit": limit, "cursor": cursor})
+
+    @call
+    async def revoke_key(self, key_id: str) -> None:
+        """Revokes a key at once. Raises ApiError `not_found`."""
+        await self._ask("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}")
+
     # --- Its own end
 
     def close(self) -> None:
@@ -253,8 +274,12 @@ class Client:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         read_seconds: float = READ_SECONDS,
+        once: bool = False,
     ) -> Json:
-        """Sends a call, the same bytes again while no answer comes, and returns what the daemon said."""
+        """Sends a call, the same bytes again while no answer comes, and returns what the daemon said.
+
+        `once`: the call can't be told from another one like it, so that it isn't sent again after it got no answer.
+        """
         content = None if body is None else msgspec.json.encode(body)
         target = path + _query_text(query or {})
         patience = _Patience(self._retry_seconds)
@@ -264,6 +289,8 @@ class Client:
                 answer = await self._transport.send(method, target, content, headers=headers, read_seconds=read_seconds)
             except NoAnswer as fault:
                 trouble: StepdError = Unreachable(str(fault))
+                if once:
+                    raise trouble from None
             else:
                 if 200 <= answer.status < 300:
                     return msgspec.json.decode(answer.body, type=Json) if answer.body else {}

@@ -14,7 +14,7 @@ from stepd.service.audit import actor_of, note_refusal
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, summary
 from stepd.service.starts import key_fault, read_start
-from stepd.store.base import Begin, Decide, KeyConflict, Remember, Replayed, Started, UnknownWorkflow
+from stepd.store.base import Begin, Decide, KeyConflict, Remember, Replayed, Scope, Started, UnknownWorkflow
 from stepd_protocol.executions import CancelRequest
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 
@@ -131,7 +131,9 @@ async def _change(daemon: Daemon, caller: Caller, execution_id: str, action: str
         case Done(status):
             return await _changed(daemon, caller, execution_id, status)
         case Conflict():
-            return await note_refusal(daemon, caller, action, execution_id, None, conflict(answer))
+            standing = await daemon.store.standing(execution_id, Scope(caller.tenants))
+            tenant = None if standing is None else standing.tenant
+            return await note_refusal(daemon, caller, action, execution_id, tenant, conflict(answer))
         case NotFound():
             return no_execution(execution_id)
     raise TypeError(f"the engine answered {action} with {type(answer).__name__}")
