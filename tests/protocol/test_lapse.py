@@ -73,7 +73,7 @@ def test_a_lost_read_out_of_attempts_may_be_caught(flow: MakeFlow) -> None:
 
 @pytest.mark.parametrize("step", [read(), safe_write(), write()])
 def test_a_late_failure_is_judged_as_usual(flow: MakeFlow, step: Json) -> None:
-    work = flow({**step, **brief()})
+    work = flow({**step, **brief(0.3)})
     run, lease = work.begin()
     lease.begin()
     at(run, "attempt.orphaned")
@@ -84,7 +84,7 @@ def test_a_late_failure_is_judged_as_usual(flow: MakeFlow, step: Json) -> None:
 
 
 def test_a_heartbeat_in_time_saves_what_the_sweep_looks_at(flow: MakeFlow) -> None:
-    work = flow(read(**brief(0.5, 0)))
+    work = flow(read(**brief(0.9, 0)))
     run, lease = work.begin()
     for _ in range(6):
         moment(0.3)
@@ -94,7 +94,7 @@ def test_a_heartbeat_in_time_saves_what_the_sweep_looks_at(flow: MakeFlow) -> No
 
 
 def test_each_attempt_keeps_its_own_history(flow: MakeFlow) -> None:
-    work = flow(read(**brief(0.2, 0), retry={"max_attempts": 4, "initial_seconds": 0}))
+    work = flow(read(**brief(0.5, 0), retry={"max_attempts": 4, "initial_seconds": 0}))
     run, _ = work.begin()
     work.claim_one(worker="second").fail("retryable").expect(200)
     work.claim_one(worker="third").fail("interrupted").expect(200)

@@ -122,7 +122,7 @@ def test_resuming_before_the_start_is_due_is_scheduled_again(flow: MakeFlow) -> 
 
 
 def test_a_lapse_acts_at_once(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.2, 0)))
+    work = flow(write(**brief(0.5, 0)))
     run, lease = work.begin()
     lease.begin()
     run.pause().expect(202)

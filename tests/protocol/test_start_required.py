@@ -8,9 +8,9 @@ from tests.support.definitions import AT_ONCE, ONCE, brief, read, safe_write, wr
 from tests.support.wait import moment
 
 AT_MOST_ONCE = {
-    "read_only": read(delivery="at_most_once", **brief(0.1, 0)),
-    "idempotent_write": safe_write(delivery="at_most_once", **brief(0.1, 0)),
-    "non_idempotent_write": write(**brief(0.1, 0)),
+    "read_only": read(delivery="at_most_once", **brief(0.3, 0)),
+    "idempotent_write": safe_write(delivery="at_most_once", **brief(0.3, 0)),
+    "non_idempotent_write": write(**brief(0.3, 0)),
 }
 
 
@@ -131,7 +131,7 @@ def test_the_last_timeout_before_the_start_fails_the_step(flow: MakeFlow) -> Non
 
 
 def test_heartbeats_keep_a_lease_that_has_not_started(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.4, 0)))
+    work = flow(write(**brief(0.7, 0)))
     run, lease = work.begin()
     for _ in range(4):
         moment(0.15)

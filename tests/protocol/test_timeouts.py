@@ -42,7 +42,7 @@ def test_a_timeout_waits_like_a_retry(flow: MakeFlow) -> None:
 
 
 def test_an_orphan_s_attempt_times_out_too(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.1, 30), timeout_seconds=0.4))
+    work = flow(write(**brief(0.3, 30), timeout_seconds=0.6))
     run, lease = work.begin()
     lease.begin()
     view = run.until("reconciliation_required", seconds=5)
@@ -51,12 +51,12 @@ def test_an_orphan_s_attempt_times_out_too(flow: MakeFlow) -> None:
 
 
 def test_each_attempt_has_its_whole_time(flow: MakeFlow) -> None:
-    work = flow(read(timeout_seconds=0.5, retry=AT_ONCE))
+    work = flow(read(timeout_seconds=1.2, retry=AT_ONCE))
     _, first = work.begin()
-    moment(0.3)
+    moment(0.7)
     first.fail("retryable").expect(200)
     second = work.claim_one()
-    moment(0.3)
+    moment(0.7)
     second.complete().expect(200)
 
 
