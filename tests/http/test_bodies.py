@@ -125,6 +125,7 @@ def test_a_refusal_is_seen_although_the_body_was_not_wanted(guarded: Edge) -> No
 
 def test_unread_bodies_leave_neither_task_nor_connection_behind(guarded: Edge) -> None:
     http = Http(guarded.url, "no such key")
+    assert http.get("/public").status == 200, "the server is up"
     before = guarded.tasks()
     pieces = _chunk(b"x" * 1024) * 40
     calls = [send_bytes(http, _chunked_head(http, path) + pieces) for path in ("/echo", "/nowhere", "/any") * 20]
