@@ -32,7 +32,7 @@ class Serves(Request, frozen=True, kw_only=True):
 
     workflow: Name
     version: Name | None = None
-    steps: Annotated[list[Name], Meta(min_length=1)] | None = None
+    steps: Annotated[list[Name], Meta(min_length=1, max_length=limits.SERVES_STEPS_MAX)] | None = None
 
 
 class ClaimRequest(Request, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class ClaimRequest(Request, frozen=True, kw_only=True):
 
     worker: Name
     claim_id: Name
-    serves: Annotated[list[Serves], Meta(min_length=1)]
+    serves: Annotated[list[Serves], Meta(min_length=1, max_length=limits.CLAIM_SERVES_MAX)]
     instance: Name | None = None
     """One life of a worker; the worker's name where it is left out."""
     max: Annotated[int, Meta(ge=1, le=limits.CLAIM_LEASES_MAX)] = limits.CLAIM_LEASES
@@ -52,7 +52,7 @@ class NextClaim(Request, frozen=True, kw_only=True):
 
     worker: Name
     claim_id: Name
-    serves: Annotated[list[Serves], Meta(min_length=1)]
+    serves: Annotated[list[Serves], Meta(min_length=1, max_length=limits.CLAIM_SERVES_MAX)]
     instance: Name | None = None
     max: Annotated[int, Meta(ge=1, le=limits.CLAIM_LEASES_MAX)] = limits.CLAIM_LEASES
     wait_seconds: Annotated[float, Meta(ge=0, le=0)] = 0

@@ -63,6 +63,8 @@ INTERRUPTED_IN_A_ROW_MAX: Final = 20  # this one counts as `retryable`
 # Claims and leases
 CLAIM_LEASES_MAX: Final = 100
 CLAIM_LEASES: Final = 1
+CLAIM_SERVES_MAX: Final = 1_000
+SERVES_STEPS_MAX: Final = 500
 WAIT_SECONDS_MAX: Final = 60
 WAIT_SECONDS: Final = 30
 LEASE_SECONDS: Final = 30

@@ -253,3 +253,15 @@ def test_what_a_daemon_that_starts_alone_does(
     seq = world.execution.seq
     world.run(c.Recover(1000))
     assert world.execution.seq == seq, "the judgement isn't the same when it is run again"
+
+
+def test_conditions_that_take_long_are_evaluated_in_several_transactions() -> None:
+    costly = "input.map(x, x + 1).size() > 0"
+    steps = [step(f"s{number}", needs=[], when=costly) for number in range(100)]
+    world = World({"steps": steps}, input=list(range(1000)))
+    first = world.types().count("step.queued")
+    assert 0 < first < 100
+    assert world.execution.due_at == world.now
+    world.pass_time(0)
+    assert world.types().count("step.queued") == 100
+    assert world.execution.due_at is None

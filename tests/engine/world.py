@@ -183,7 +183,8 @@ class World:
             assert execution.status not in ENDED or execution.flight == 0
             return
         free = [row for row in self.steps.values() if row.parked == Parked.FREE]
-        movable = execution.due_at is not None and execution.status == "scheduled"
+        due = execution.due_at
+        movable = due is not None and (execution.status == "scheduled" or due <= self.now)
         movable = movable or execution.flight > 0 or any(row.status == "queued" for row in free)
         movable = movable or any(row.status == "retry_wait" and row.timer_at is not None for row in free)
         assert movable, f"nothing can move an execution that is {execution.status}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from stepd.engine.canonical import decode, digest, encode
+from stepd.engine.cel_bounds import WORK_MAX, Allowance
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
 from stepd.engine.ending import begin_ending, conclude
@@ -16,6 +17,9 @@ from stepd.engine.standing import queue, set_status, settle_row
 from stepd.engine.work import Work
 
 PRIORITY_MAX = 100
+EFFORT_UNITS = WORK_MAX // 2
+"""About 0.1 s of evaluating."""
+EFFORT_BYTES = 4 * 1024 * 1024
 ALL_DONE = "".join(sorted(DONE_MARKS))
 
 
@@ -23,7 +27,8 @@ def advance(work: Work, done: int | None = None) -> None:
     """Evaluates every pending step whose needs are met; finishes the execution when nothing is left.
 
     ``done`` is the step that has just ended, whose successors alone are looked at; None looks at all. Does nothing
-    while the execution is scheduled or paused; goes on with the ending where that has begun.
+    while the execution is scheduled or paused; goes on with the ending where that has begun. Where evaluating takes
+    long, the rest is left to the sweeper, in transactions of their own: no definition holds the daemon.
     """
     if work.execution.direction is not None:
         conclude(work)
@@ -32,11 +37,15 @@ def advance(work: Work, done: int | None = None) -> None:
     steps = work.definition.steps
     candidates = list(range(len(steps)) if done is None else steps[done].successors)
     heapify(candidates)
+    effort = _Effort()
     while candidates and work.execution.status in GOING:
+        if effort.spent():
+            work.execution.due_at = work.now
+            return
         ordinal = heappop(candidates)
         if work.mark(ordinal) != "p" or not _needs_met(work, steps[ordinal]):
             continue
-        _activate(work, steps[ordinal], environment)
+        _activate(work, steps[ordinal], environment, effort)
         if work.mark(ordinal) in DONE_MARKS:
             for successor in steps[ordinal].successors:
                 heappush(candidates, successor)
@@ -116,21 +125,33 @@ def _needs_met(work: Work, compiled: CompiledStep) -> bool:
     return all(work.mark(need) in DONE_MARKS for need in compiled.needs)
 
 
-def _activate(work: Work, compiled: CompiledStep, environment: Environment) -> None:
+class _Effort:
+    """What evaluating steps has taken in one decision: units of work, and bytes of inputs."""
+
+    def __init__(self) -> None:
+        self.units = self.bytes = 0
+
+    def spent(self) -> bool:
+        """Whether other decisions should have their turn before the next step is evaluated."""
+        return self.units > EFFORT_UNITS or self.bytes > EFFORT_BYTES
+
+
+def _activate(work: Work, compiled: CompiledStep, environment: Environment, effort: _Effort) -> None:
     """Evaluates ``when`` and ``input`` of a step, once, and queues it, skips it, or fails it."""
     if compiled.written_needs and compiled.needs and all(work.mark(need) == "k" for need in compiled.needs):
         _skip(work, compiled, "every step it needs was skipped")
         return
     row = _new_row(work, compiled)
+    allowance = Allowance()
     try:
         if compiled.when is not None:
-            wanted = compiled.when.evaluate(environment)
+            wanted = compiled.when.evaluate(environment, allowance)
             if not isinstance(wanted, bool):
                 raise ExpressionFailed(f"{compiled.when.source}: a condition must give true or false")
             if not wanted:
                 _skip(work, compiled, "its condition is false")
                 return
-        fault = _take_input(work, compiled, row, environment)
+        fault = _take_input(work, compiled, row, environment, allowance)
     except ExpressionFailed as failed:
         _fail_before_lease(work, row, "expression_failed", str(failed))
         return
@@ -138,6 +159,9 @@ def _activate(work: Work, compiled: CompiledStep, environment: Environment) -> N
         work.execution.mismatch = True
         _fail_before_lease(work, row, "checkpoint_mismatch", _mismatch_message(mismatch))
         return
+    finally:
+        effort.units += WORK_MAX - allowance.units_left
+        effort.bytes += len(work.changes.payloads.get(input_name(compiled.ordinal, NO_INDEX), b""))
     if fault is not None:
         _fail_before_lease(work, row, "invalid_input", fault)
         return
@@ -149,13 +173,15 @@ def _mismatch_message(mismatch: CheckpointMismatch) -> str:
     return f"the stored output of step {mismatch.step} does not belong to the step as it stands"
 
 
-def _take_input(work: Work, compiled: CompiledStep, row: Step, environment: Environment) -> str | None:
+def _take_input(
+    work: Work, compiled: CompiledStep, row: Step, environment: Environment, allowance: Allowance
+) -> str | None:
     """Stores the step's input with its hash; answers what is wrong with it, or None."""
     if compiled.input is None:
         row.input_hash = work.execution.input_hash
         value = environment.root("input") if compiled.input_schema is not None else None
     else:
-        value = compiled.input.render(environment)
+        value = compiled.input.render(environment, allowance)
         raw = encode(value)
         if len(raw) > work.settings.input_bytes:
             return f"the input has {len(raw)} bytes, {work.settings.input_bytes} are allowed"

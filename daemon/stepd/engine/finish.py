@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepd.engine.canonical import encode
+from stepd.engine.cel_bounds import Allowance
 from stepd.engine.commands import error_json
 from stepd.engine.definition import AmbiguousMatch, NoMatch, decide_rules
 from stepd.engine.ending import begin_ending, end
@@ -72,10 +73,11 @@ def _outcome(work: Work, environment: Environment) -> tuple[Any, dict[str, objec
 def _updated_state(work: Work, environment: Environment) -> bytes | None:
     """The state after ``updates``, computed from the state before them; None where there is nothing to write."""
     definition = work.definition
+    allowance = Allowance()
     if not definition.updates and definition.state_schema is None:
         return None
     state = environment.root("state")
-    updates = [(pointer, template.render(environment)) for pointer, template in definition.updates]
+    updates = [(pointer, template.render(environment, allowance)) for pointer, template in definition.updates]
     if updates:
         state = apply_updates(state, updates)
     fault = definition.state_schema.first_fault(state) if definition.state_schema is not None else None

@@ -11,6 +11,7 @@ from stepd.engine.standing import end_attempt, queue, schedule, set_status
 from stepd.engine.work import Missing, Need, Work
 
 ANCESTORS_AT_ONCE = 8
+"""So many outputs are asked for at first, then twice as many each time."""
 
 
 def lease(work: Work, command: Lease) -> Granted | None:
@@ -165,13 +166,14 @@ def _payloads(work: Work, row: Step) -> dict[str, bytes | None]:
     compiled = work.definition.steps[row.ordinal]
     outputs = [output_name(ordinal, NO_INDEX) for ordinal in compiled.ancestors if work.mark(ordinal) in ("s", "C")]
     shown = _read(work, wanted + outputs[:ANCESTORS_AT_ONCE], len(wanted))
-    room = work.settings.ancestors_bytes
-    for start in range(0, len(outputs), ANCESTORS_AT_ONCE):
-        for name, raw in _read(work, outputs[start : start + ANCESTORS_AT_ONCE], ANCESTORS_AT_ONCE).items():
+    room, start, count = work.settings.ancestors_bytes, 0, ANCESTORS_AT_ONCE
+    while start < len(outputs):
+        for name, raw in _read(work, outputs[start : start + count], count).items():
             room -= len(raw or b"")
             if room < 0:
                 return shown
             shown[name] = raw
+        start, count = start + count, count * 2
     return shown
 
 

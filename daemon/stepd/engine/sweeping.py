@@ -73,12 +73,15 @@ def step_due(work: Work, command: StepDue) -> Done:
 
 
 def execution_due(work: Work, _command: ExecutionDue) -> Done:
-    """Starts an execution whose ``start_at`` has come; begins the ending of one whose time is over."""
+    """Starts an execution whose ``start_at`` has come, or goes on with one whose steps were not all evaluated yet;
+    begins the ending of one whose time is over.
+    """
     execution = work.execution
     if execution.due_at is None or execution.due_at > work.now:
         return Done(execution.status)
     if execution.status == "scheduled" and execution.start_at is not None and execution.start_at <= work.now:
         execution.status = "queued"
+    if execution.status in GOING:
         set_due(execution)
         advance(work)
     if execution.deadline_at is None or execution.deadline_at > work.now:

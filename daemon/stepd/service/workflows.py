@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from stepd.engine.definition import Compiled, compile_definition
 from stepd.service.answers import no_workflow, out_of_reach, reply, seconds, too_large
 from stepd.service.audit import note_refusal, row_of
@@ -17,6 +19,9 @@ from stepd_protocol.problems import FieldFault, Problem, make_problem
 from stepd_protocol.service import VersionView, WorkflowList, WorkflowView
 from stepd_protocol.times import format_time
 
+COMPILED_AT_ONCE_BYTES = 8_192
+"""A larger definition is compiled on a thread, so that other calls are answered meanwhile."""
+
 _CURRENT = BodyDecoder(CurrentRequest)
 
 
@@ -29,7 +34,10 @@ async def register(daemon: Daemon, caller: Caller, name: str, body: bytes) -> An
     limits = daemon.settings.limits
     if len(body) > limits.definition_bytes:
         return too_large("", "definition", len(body), limits.definition_bytes)
-    compiled = compile_definition(name, body, limits)
+    if len(body) > COMPILED_AT_ONCE_BYTES:
+        compiled = await asyncio.to_thread(compile_definition, name, body, limits)
+    else:
+        compiled = compile_definition(name, body, limits)
     if isinstance(compiled, list):
         return make_problem("invalid_definition", summary(compiled), errors=compiled)
     refusal = await _may_register(daemon, caller, compiled)
