@@ -30,7 +30,7 @@ from stepd.service.keyring import Keyring
 from stepd.service.watch import Watch
 from stepd.settings import Settings
 from stepd.signals import FORCED_EXIT, StopSignals
-from stepd.starting import StartRefused, StopAsked, check_certificate, compare_settings, make_store, until_available
+from stepd.starting import StartRefused, StopAsked, check_certificate, make_store, share_settings, until_available
 from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
 from stepd.telemetry.logs import set_up_logs
 
@@ -100,7 +100,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     if not keyring.ever and not listening.is_loopback:
         raise StartRefused(_needs_keys(settings.bind))
     service = await until_available(signals, "service", store.service)
-    await until_available(signals, "settings", lambda: compare_settings(store, settings))
+    name = await until_available(signals, "settings", lambda: share_settings(store, settings))
     pulse = Pulse(store)
     sweeper = Sweeper(store, pulse.catch_up)
     store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, keyring))
@@ -114,7 +114,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         watch=watch,
         directory=directory,
         service_id=service.id,
-        service_name=settings.name,
+        service_name=name,
         keyring=keyring,
     )
     phase = Phase()

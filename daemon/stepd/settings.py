@@ -70,7 +70,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def shared(self) -> bytes:
         """The settings that all daemons on one store should share, as JSON."""
-        names = ("lease_seconds", "reclaim_seconds", "heartbeat_seconds", "retention_seconds")
+        names = ("name", "lease_seconds", "reclaim_seconds", "heartbeat_seconds", "retention_seconds")
         return msgspec.json.encode({name: getattr(self, name) for name in names} | {"limits": self.limits})
 
     def parts(self) -> dict[str, bool]:

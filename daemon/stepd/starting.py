@@ -72,12 +72,16 @@ async def until_available(signals: StopSignals, what: str, act: Callable[[], Awa
     raise StopAsked
 
 
-async def compare_settings(store: Store, settings: Settings) -> None:
-    """Shares the settings with the store's other daemons, and says where theirs differ. Raises StoreUnavailable."""
+async def share_settings(store: Store, settings: Settings) -> str:
+    """Shares the settings with the store's other daemons, and says where theirs differ; answers the service's name.
+
+    The first daemon on a store gives the name. Raises StoreUnavailable.
+    """
     ours = settings.shared()
-    standing = await store.share_settings(ours)
-    for name, theirs, own in _differences(msgspec.json.decode(standing), msgspec.json.decode(ours)):
+    standing = msgspec.json.decode(await store.share_settings(ours))
+    for name, theirs, own in _differences(standing, msgspec.json.decode(ours)):
         _log.warning("%s is %s here, and %s in the settings that the store's daemons share", name, own, theirs)
+    return str(standing.get("name", settings.name))
 
 
 def _differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -151,13 +151,15 @@ def test_keys_of_the_settings_come_and_go_with_them(tmp_path: Path) -> None:
 
 
 def test_a_daemon_whose_settings_differ_says_so(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "stepd.db")
+    daemon = Daemon(tmp_path / "stepd.db", "--name", "orders")
     try:
         daemon.start().stop()
-        daemon.flags = ("--lease-seconds", "60", "--max-labels", "3")
+        daemon.flags = ("--lease-seconds", "60", "--max-labels", "3", "--name", "other")
         daemon.start()
         assert "lease_seconds is 60 here, and 30 in the settings" in daemon.output()
         assert "labels is 3 here, and 64 in the settings" in daemon.output()
+        assert "name is other here, and orders in the settings" in daemon.output()
+        assert Http(daemon.url).get("/v1/service").expect(200)["name"] == "orders", "the first one gave the name"
     finally:
         daemon.close()
 
