@@ -15,8 +15,8 @@ MODULES = (admin, definitions, executions, leases, names, problems, service)
 INSIDE_OTHERS = {
     "AncestorStep AttemptView AuditEntry BlockedView CancelWish Catch CloseResolution Decision ErrorInfo Evidence",
     "ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer Previous Price ProtocolInfo",
-    "Repeat ResumeResolution Retry Rule ServedWork Serves Settled SignalNotTaken SpanView StaleOutcome StandingWrite Step StepResult",
-    "StepView Update UsageTotal VersionView WorkerView",
+    "Repeat ResumeResolution Retry Rule ServedWork Serves Settled SignalNotTaken SpanView StaleOutcome",
+    "StandingWrite Step StepResult StepView Update UsageTotal VersionView WorkerView",
 }
 
 
