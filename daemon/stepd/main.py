@@ -1,6 +1,7 @@
 """Composition root: the only file that knows every part. Puts a daemon together, starts, serves and stops it."""
 
 import asyncio
+import gc
 import logging
 from importlib.metadata import version
 from typing import Final
@@ -142,6 +143,9 @@ async def _serve(parts: Parts, signals: StopSignals) -> int:
         run_server(parts.app, parts.listening, parts.phase, settings.tls_certificate, settings.tls_key)
     )
     asked = asyncio.create_task(signals.asked.wait())
+    # What was made up to here lives as long as the process: the collector need not walk it again and again.
+    gc.collect()
+    gc.freeze()
     _announce(parts)
     try:
         await asyncio.wait({server, asked}, return_when=asyncio.FIRST_COMPLETED)
