@@ -7,6 +7,7 @@ import pytest
 from tests.http.conftest import key
 from tests.http.edge import Edge
 from tests.support.client import Http
+from tests.support.raw import send_bytes
 
 SCOPES = ("admin", "worker", "execute", "read", "write", "operate")
 
@@ -133,3 +134,10 @@ def test_the_first_key_ends_open_mode_for_good(edge: Edge, http: Http) -> None:
     edge.store.rows.append(key("admin", "admin", revoked_at=1))
     edge.refresh_keys()
     http.get("/any").expect_problem(401, "unauthenticated")
+
+
+@pytest.mark.parametrize("header", ["Host: localhost", "Host: evil.example", "Origin: http://evil.example"])
+def test_in_open_mode_a_request_of_two_minds_is_refused(http: Http, header: str) -> None:
+    lines = ["GET /any HTTP/1.1", "Host: localhost", "Origin: http://localhost", header, "Connection: close", "", ""]
+    answer = send_bytes(http, "\r\n".join(lines).encode()).read_to_end(10)
+    assert answer.split()[1] in (b"400", b"403"), answer

@@ -275,6 +275,16 @@ async def test_a_claim_that_was_dealt_nothing_waits_anew(shop: Shop) -> None:
     assert (dealt.known, len(dealt.leases)) == (False, 1)
 
 
+async def test_a_claim_sent_again_is_answered_with_leases_of_its_tenants(shop: Shop) -> None:
+    await shop.register()
+    mine = await shop.start(tenant="a")
+    await shop.start(tenant="b")
+    assert len(await shop.claim(claim_id="x", max=2, tenants=("a", "b"))) == 2
+    assert executions(await shop.claim(claim_id="x", max=2, tenants=("a",))) == [mine]
+    assert await shop.claim(claim_id="x", max=2, tenants=("c",)) == []
+    assert len(await shop.claim(claim_id="x")) == 2
+
+
 async def test_claim_ids_are_apart_by_principal(shop: Shop) -> None:
     await shop.register()
     for _ in range(2):
