@@ -213,6 +213,16 @@ async def test_a_revoked_key_s_claim_takes_nothing_also_not_what_is_being_dealt(
     await until(lambda: queue.store.given_back == ["one"])
 
 
+async def test_who_may_take_no_work_any_more_gets_none() -> None:
+    """A key may end between the door and here."""
+    store = FakeStore(lambda wanted: Dealt(granted("one")))
+    dispatcher = Dispatcher(store.as_store(), lambda caller: caller.key_id != "key-1")
+    held = await asyncio.wait_for(dispatcher.wait(CALLER, request("a"), 30, asyncio.Event()), 1)
+    assert (leases_of(held), store.looks) == ([], [])
+    other = Caller("me", "key-2", frozenset({"worker"}), None)
+    assert leases_of(await dispatcher.wait(other, request("a"), 30, asyncio.Event())) == ["one"]
+
+
 async def test_a_stop_answers_everybody_and_keeps_what_is_being_dealt(queue: Queue) -> None:
     parked = queue.claim("a", workflow="other")
     await queue.parked(1)

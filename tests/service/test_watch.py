@@ -48,3 +48,12 @@ async def test_who_follows_after_the_stop_waits_for_nothing() -> None:
     watch.stop()
     with watch.follow("e", ME) as follower:
         assert not await asyncio.wait_for(follower.changed(60), 1)
+
+
+async def test_who_is_no_caller_any_more_waits_for_nothing() -> None:
+    """A key may end between the door and here."""
+    watch = Watch(admits=lambda caller: caller.key_id != "key-1")
+    with watch.follow("e", ME) as follower, watch.follow("e", Caller("me", "key-2", frozenset(), None)) as other:
+        assert not await asyncio.wait_for(follower.changed(60), 1)
+        watch.tell(changed("e"))
+        assert await asyncio.wait_for(other.changed(60), 1)
