@@ -42,8 +42,8 @@ demo: setup ## run the example from start to end: daemon, worker, one execution 
 serve: setup ## run the daemon on 127.0.0.1:7117 with its data in ./stepd.db
 	$(BIN)/stepd serve
 
-test: setup ## run all tests
-	$(BIN)/python -m pytest
+test: setup ## run all tests, a file at a time on two processes
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup ## lint, format, types, import contracts, style, generated files
 	$(BIN)/ruff check .
