@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import Any
 
-from stepd.engine.canonical import decode, digest, encode
+from stepd.engine.canonical import decode, digest, encode, is_too_deep
 from stepd.engine.cel_bounds import WORK_MAX, Allowance
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
@@ -15,6 +16,7 @@ from stepd.engine.finish import finish
 from stepd.engine.model import CAUGHT, DONE_MARKS, ENDED, GOING, NO_INDEX, Step, checkpoint_of, input_name, output_name
 from stepd.engine.standing import queue, set_status, settle_row
 from stepd.engine.work import Work
+from stepd_protocol.limits import JSON_DEPTH_MAX
 
 PRIORITY_MAX = 100
 EFFORT_UNITS = WORK_MAX // 2
@@ -115,8 +117,8 @@ def _caught_value(work: Work, compiled: CompiledStep, class_: str) -> bytes | _N
             return _NotCaught("checkpoint_mismatch", _mismatch_message(mismatch))
         raw = encode(value)
         fault = compiled.output_schema.first_fault(value) if compiled.output_schema is not None else None
-        if fault is None and len(raw) > work.settings.output_bytes:
-            fault = f"it has {len(raw)} bytes, {work.settings.output_bytes} are allowed"
+        if fault is None and (excess := _excess(raw, value, work.settings.output_bytes)) is not None:
+            fault = f"it {excess}"
         return raw if fault is None else _NotCaught("invalid_output", f"the value of catch for {class_}: {fault}")
     return None
 
@@ -183,11 +185,18 @@ def _take_input(
     else:
         value = compiled.input.render(environment, allowance)
         raw = encode(value)
-        if len(raw) > work.settings.input_bytes:
-            return f"the input has {len(raw)} bytes, {work.settings.input_bytes} are allowed"
+        if (excess := _excess(raw, value, work.settings.input_bytes)) is not None:
+            return f"the input {excess}"
         row.own_input, row.input_hash = True, digest(raw)
         work.changes.payloads[input_name(compiled.ordinal, NO_INDEX)] = raw
     return None if compiled.input_schema is None else compiled.input_schema.first_fault(value)
+
+
+def _excess(raw: bytes, value: Any, limit: int) -> str | None:
+    """By what a value that was put together is more than may come in from outside; None where it isn't."""
+    if len(raw) > limit:
+        return f"has {len(raw)} bytes, {limit} are allowed"
+    return f"is nested deeper than {JSON_DEPTH_MAX} levels" if is_too_deep(raw, value) else None
 
 
 def _fail_before_lease(work: Work, row: Step, class_: str, message: str) -> None:

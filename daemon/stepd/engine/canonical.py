@@ -89,8 +89,13 @@ def check_json(raw: bytes) -> None:
     else:
         if not _surely_without_duplicates(raw, value):
             _read_strictly(raw, _whole_number, _double)
-    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deeper_than(value, JSON_DEPTH_MAX):
+    if is_too_deep(raw, value):
         raise _too_deep()
+
+
+def is_too_deep(raw: bytes, value: Any) -> bool:
+    """Tells whether a value, also given as its JSON, is nested deeper than one that comes in from outside may be."""
+    return raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deeper_than(value, JSON_DEPTH_MAX)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepd.engine.canonical import encode
+from stepd.engine.canonical import encode, is_too_deep
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.commands import error_json
 from stepd.engine.definition import AmbiguousMatch, NoMatch, decide_rules
@@ -15,6 +15,7 @@ from stepd.engine.model import checkpoint_of
 from stepd.engine.pointers import PointerFault, apply_updates
 from stepd.engine.standing import revise
 from stepd.engine.work import Work
+from stepd_protocol.limits import JSON_DEPTH_MAX
 
 
 class _Invalid(Exception):
@@ -26,6 +27,7 @@ def finish(work: Work, environment: Environment) -> None:
     try:
         _check_checkpoints(work)
         outcome, told = _outcome(work, environment)
+        written = _checked("outcome", outcome, work.settings.output_bytes)
         state = _updated_state(work, environment)
         output = _output(work, environment)
     except CheckpointMismatch as mismatch:
@@ -40,7 +42,7 @@ def finish(work: Work, environment: Environment) -> None:
         work.changes.payloads["state"] = state
         work.execution.state_size = len(state)
     work.changes.payloads["output"] = output
-    work.changes.payloads["outcome"] = encode(outcome)
+    work.changes.payloads["outcome"] = written
     revise(work)
     steps = [step.id for step in work.definition.steps if work.mark(step.ordinal) in ("s", "C")]
     data: dict[str, object] = {"outcome": outcome, "revision": work.execution.revision, **told, "steps": steps}
@@ -83,18 +85,20 @@ def _updated_state(work: Work, environment: Environment) -> bytes | None:
     fault = definition.state_schema.first_fault(state) if definition.state_schema is not None else None
     if fault is not None:
         raise _Invalid(f"the state does not fit state_schema: {fault}")
-    raw = encode(state)
-    _check_size("state", raw, work.settings.state_bytes)
+    raw = _checked("state", state, work.settings.state_bytes)
     return raw if updates else None
 
 
 def _output(work: Work, environment: Environment) -> bytes:
     template = work.definition.output
-    raw = encode(None if template is None else template.render(environment))
-    _check_size("output", raw, work.settings.output_bytes)
-    return raw
+    return _checked("output", None if template is None else template.render(environment), work.settings.output_bytes)
 
 
-def _check_size(what: str, raw: bytes, limit: int) -> None:
+def _checked(what: str, value: Any, limit: int) -> bytes:
+    """The value as JSON. Raises _Invalid where it is more than may come in from outside."""
+    raw = encode(value)
     if len(raw) > limit:
         raise _Invalid(f"the {what} has {len(raw)} bytes, {limit} are allowed")
+    if is_too_deep(raw, value):
+        raise _Invalid(f"the {what} is nested deeper than {JSON_DEPTH_MAX} levels")
+    return raw

@@ -1,7 +1,11 @@
 """JSON Pointers (RFC 6901) into the state, as a definition's `updates` use them."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+
+from stepd_protocol.limits import JSON_DEPTH_MAX
+
+SHOWN_LENGTH_MAX: Final = 60
 
 
 class PointerFault(ValueError):
@@ -11,14 +15,16 @@ class PointerFault(ValueError):
 def parse_pointer(pointer: str) -> tuple[str, ...]:
     """Returns the unescaped tokens of a pointer. Raises PointerFault where it is none, or has the token `-`."""
     if not pointer.startswith("/"):
-        raise PointerFault(f"{pointer!r} is no pointer into the state: it begins with /")
+        raise PointerFault(f"{_shown(pointer)} is no pointer into the state: it begins with /")
     tokens = pointer[1:].split("/")
     if any("~" in token.replace("~0", "").replace("~1", "") for token in tokens):
-        raise PointerFault(f"{pointer!r} holds a ~ that is neither ~0 nor ~1")
+        raise PointerFault(f"{_shown(pointer)} holds a ~ that is neither ~0 nor ~1")
     if "-" in tokens:
         raise PointerFault(
-            f"{pointer!r} names the place behind an array's last item with -: only existing places can be set"
+            f"{_shown(pointer)} names the place behind an array's last item with -: only existing places can be set"
         )
+    if len(tokens) >= JSON_DEPTH_MAX:
+        raise PointerFault(f"{_shown(pointer)} names a place {len(tokens)} levels deep: a value has {JSON_DEPTH_MAX}")
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens)
 
 
@@ -56,16 +62,21 @@ def _copied(child: Any, token: str, pointer: str) -> Any:
         return dict(child)
     if isinstance(child, list):
         return list(child)
-    raise PointerFault(f"{pointer!r} goes through {token!r}, which is neither an object nor an array")
+    raise PointerFault(f"{_shown(pointer)} goes through {_shown(token)}, which is neither an object nor an array")
 
 
 def _key(parent: Any, token: str, pointer: str) -> Any:
     if isinstance(parent, dict):
         return token
     if not (token.isascii() and token.isdigit()) or (len(token) > 1 and token[0] == "0") or len(token) > 9:
-        raise PointerFault(f"{pointer!r} goes through an array, and {token!r} is no place in it")
+        raise PointerFault(f"{_shown(pointer)} goes through an array, and {_shown(token)} is no place in it")
     if int(token) >= len(parent):
         raise PointerFault(
-            f"{pointer!r} names place {token} of an array that has {len(parent)}: only existing places can be set"
+            f"{_shown(pointer)} names place {token} of an array that has {len(parent)}: only existing places can be set"
         )
     return int(token)
+
+
+def _shown(text: str) -> str:
+    """The text, quoted and cut to what a message can bear."""
+    return repr(text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}...")

@@ -62,7 +62,8 @@ class Template:
             return self._part.value
         if isinstance(self._part, _Members | _Items):
             return _render(self._part, env, allowance or Allowance())
-        return self._part.evaluate(env, allowance)
+        value = self._part.evaluate(env, allowance)
+        return value if allowance is None else _counted(self._part, value, allowance)
 
 
 def compile_template(value: Any, scope: ExpressionScope, pointer: str, faults: list[FieldFault]) -> Template:
