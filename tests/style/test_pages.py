@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from stepd.http.routes import ROUTES
-from stepd_protocol import definitions, executions, leases, limits, names, problems, reasons, service
+from stepd_protocol import admin, definitions, executions, leases, limits, names, problems, reasons, service
 from tests.style.sources import ROOT, report
 
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text("utf-8")
@@ -55,7 +55,8 @@ def test_the_semantics_page_names_every_event() -> None:
 
 
 def _wire_types() -> list[type[msgspec.Struct]]:
-    return [
+    of_administration: list[type[msgspec.Struct]] = [admin.KeyRequest, admin.KeyCreated, admin.AuditEntry]
+    return of_administration + [
         value
         for module in MODULES
         for value in vars(module).values()
