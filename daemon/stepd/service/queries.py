@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -13,6 +14,7 @@ from stepd_protocol.times import parse_time
 Query: TypeAlias = Sequence[tuple[str, str]]
 
 T = TypeVar("T")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{0,20})?")
 
 
 class QueryReader:
@@ -106,10 +108,7 @@ def seconds(high: int) -> Callable[[str], float]:
     """Seconds, from 0 to a bound."""
 
     def read(text: str) -> float:
-        try:
-            value = float(text) if len(text) <= 32 and text.isascii() else -1.0
-        except ValueError:
-            value = -1.0
+        value = float(text) if _SECONDS.fullmatch(text) else -1.0
         if not 0 <= value <= high:
             raise ValueError(f"must be a number of seconds from 0 to {high}")
         return value
