@@ -33,7 +33,7 @@ class Service:
         self._file = file
 
     def audited(self) -> list[tuple[str, str, str]]:
-        """The audit log, which no call lists yet: who did what, and how it went."""
+        """The audit log: who did what, and how it went."""
         with closing(sqlite3.connect(self._file)) as connection:
             return list(connection.execute("select principal, action, outcome from audit order by at, id"))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepd.store.base import ExecutionFilter, Scope
+from stepd.store.records import AuditFilter
 from stepd.store.sqlite import deals, definitions, lists, loading, operations, queue, records, removal, upkeep, views
 from stepd_migrations import run
 
@@ -106,3 +107,19 @@ def test_a_page_of_the_list_starts_at_its_cursor(connection: sqlite3.Connection,
     searches = [step for step in steps if step.startswith("SEARCH") and "(id=?)" not in step]
     assert searches, steps
     assert all("created_at," in step and ")<(?,?)" in step for step in searches), "an index that starts at the cursor"
+
+
+@pytest.mark.parametrize("filters", [AuditFilter(), AuditFilter(principal="p"), AuditFilter(cursor=(5, 5))])
+def test_a_page_of_the_audit_log_is_not_sorted(connection: sqlite3.Connection, filters: AuditFilter) -> None:
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+    records.audited(connection, filters, ("a", "b"), 10)
+    connection.set_trace_callback(None)
+    steps = plan(connection, seen[-1])
+    assert [step for step in steps if "audit_at" in step], steps
+    assert not any("USE TEMP B-TREE" in step for step in steps), steps
+
+
+def test_leases_of_some_tenants_are_counted_from_those_in_flight(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, records.HELD_OF_TENANTS.format(tenants="'a', 'b'"))
+    assert not [step for step in steps if step.startswith("SCAN") and "attempts_next" not in step], steps

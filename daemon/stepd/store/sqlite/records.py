@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.model import Audit, Idempotency
@@ -35,7 +34,7 @@ HELD: Final = (
 HELD_OF_TENANTS: Final = (
     "select a.principal, a.worker, a.instance, count(*) from attempts a indexed by attempts_next "
     "join executions e on e.id = a.execution_id where a.next_at is not null "
-    "and e.tenant in (select value from json_each(?)) group by a.principal, a.worker, a.instance"
+    "and e.tenant in ({tenants}) group by a.principal, a.worker, a.instance"
 )
 AUDITED: Final = f"select id, {AUDIT.listed} from audit"
 AUDIT_COLUMNS: Final = ("principal", "key_id", "action", "object", "tenant")
@@ -106,8 +105,8 @@ def audited(
         conditions.append("(at, id) < (?, ?)")
         parameters += filter_.cursor
     if tenants is not None:
-        conditions.append("tenant in (select value from json_each(?))")
-        parameters.append(msgspec.json.encode(tenants).decode())
+        conditions.append(f"tenant in ({_places(tenants)})")
+        parameters += tenants
     statement = f"{AUDITED} where {' and '.join(conditions)} order by at desc, id desc limit ?"
     found = connection.execute(statement, [*parameters, limit])
     return [AuditRow(number, AUDIT.read(values)) for number, *values in found]
@@ -134,5 +133,10 @@ def held_leases(connection: sqlite3.Connection, tenants: tuple[str, ...] | None)
     if tenants is None:
         found = connection.execute(HELD)
     else:
-        found = connection.execute(HELD_OF_TENANTS, (msgspec.json.encode(tenants).decode(),))
+        found = connection.execute(HELD_OF_TENANTS.format(tenants=_places(tenants)), tenants)
     return {(principal, worker, instance): count for principal, worker, instance, count in found}
+
+
+def _places(values: Sequence[object]) -> str:
+    """Places for these parameters in a list."""
+    return ", ".join("?" * len(values))
