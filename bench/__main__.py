@@ -7,83 +7,128 @@ import asyncio
 import os
 import platform
 import tempfile
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 from uuid import uuid4
 
 from bench import measures
-from bench.processes import daemon, floor
+from bench.fill import fill
+from bench.processes import Served, daemon, floor
 
 RESULTS = Path(__file__).parent / "results" / "latest.md"
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    figure: str
+    floor: str = ""
+    ratio: str = ""
+
+
+class Plan(NamedTuple):
+    """How much is done: a whole run, or a quick look."""
+
+    scale: float
+    rounds: int
+    ended: int
+    soak_minutes: float
 
 
 def main() -> None:
     """Runs the benchmark; ``--quick`` takes a tenth of the executions, to see that it works."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a first look")
+    parser.add_argument(
+        "--ended", type=int, default=300_000, help="ended executions for the comparison; 0 leaves it out"
+    )
+    parser.add_argument("--soak-minutes", type=float, default=0, help="minutes of load in which memory is watched")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the table goes")
     arguments = parser.parse_args()
-    lines = asyncio.run(run(0.1 if arguments.quick else 1.0))
-    text = "\n".join(lines) + "\n"
+    quick = arguments.quick
+    plan = Plan(
+        0.1 if quick else 1.0, 1 if quick else 3, arguments.ended // (10 if quick else 1), arguments.soak_minutes
+    )
+    text = "\n".join([*_head(), *(f"| {' | '.join(row)} |" for row in asyncio.run(run(plan)))]) + "\n"
     arguments.output.write_text(text)
     print(text)
 
 
-async def run(scale: float) -> list[str]:
-    """All measurements, as lines of a Markdown page."""
-    rows: list[tuple[str, str, str, str]] = []
+async def run(plan: Plan) -> list[Row]:
+    """All measurements, in the order of the table."""
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="stepd-bench-") as name:
         folder = Path(name)
         with floor(folder) as bare, daemon(folder) as served:
-            bare_rates = {}
-            for concurrency in (8, 32):
-                rate = await measures.requests_per_second(f"{bare.url}/complete", measures.COMPLETE, concurrency)
-                bare_rates[concurrency] = rate
-            found: list[tuple[float, float]] = []
             for steps, executions in ((1, 3000), (5, 1000)):
                 for concurrency in (8, 32):
-                    found = [
-                        await measures.drain(served, steps, concurrency, int(executions * scale), folder)
-                        for _ in range(3 if scale == 1.0 else 1)
-                    ]
-                    rate = median(one[1] for one in found)
-                    floor_rate = bare_rates[concurrency]
-                    what = f"executions of {steps} no-op step{'s' * (steps > 1)}, worker concurrency {concurrency}"
-                    figure = f"{rate:,.0f} executions/s = {rate * steps:,.0f} steps/s"
-                    rows.append((what, figure, f"{floor_rate:,.0f} requests/s", f"{rate * steps / floor_rate:.2f}"))
-            starts = median(one[0] for one in found)
-            rows.append(
-                (
-                    "starts, 32 at a time",
-                    f"{starts:,.0f}/s",
-                    f"{bare_rates[32]:,.0f} requests/s",
-                    f"{starts / bare_rates[32]:.2f}",
-                )
+                    rows.append(await _throughput(bare, served, steps, concurrency, int(executions * plan.scale), plan))
+            rows.append(await _starts(bare, served, plan))
+            rows.append(await _heartbeats(bare, served))
+            rows.append(await _latency(served, folder, plan))
+            rows.append(Row("memory of the daemon after that", f"{served.memory_bytes() / 1e6:,.0f} MB"))
+            if plan.soak_minutes:
+                rows.append(await _soak(served, folder, plan))
+        rows.append(await _idle(folder, plan))
+    if plan.ended:
+        rows.append(await _with_ended(plan))
+    return rows
+
+
+async def _throughput(bare: Served, served: Served, steps: int, concurrency: int, count: int, plan: Plan) -> Row:
+    with tempfile.TemporaryDirectory(prefix="stepd-bench-") as name:
+        found = [
+            await _beside(bare, concurrency, lambda: measures.drain(served, steps, concurrency, count, Path(name)))
+        ]
+        for _ in range(plan.rounds - 1):
+            found.append(
+                await _beside(bare, concurrency, lambda: measures.drain(served, steps, concurrency, count, Path(name)))
             )
-            beats = await measures.heartbeats_per_second(served, 8)
-            rows.append(
-                (
-                    "heartbeats, 8 at a time",
-                    f"{beats:,.0f}/s",
-                    f"{bare_rates[8]:,.0f} requests/s",
-                    f"{beats / bare_rates[8]:.2f}",
-                )
-            )
-            times = await measures.latencies(served, int(300 * scale) or 10, folder)
-            p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
-            rows.append(("start to done, one at a time", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms", "", ""))
-            rows.append(("memory of the daemon after that", f"{served.memory_bytes() / 1e6:,.0f} MB", "", ""))
-        rows.append(await _idle(folder, scale))
-    return [*_head(), *(f"| {' | '.join(row)} |" for row in rows)]
+    rate, floor_rate = median(one for one, _ in found), median(one for _, one in found)
+    ratio = median(one * steps / beside for one, beside in found)
+    what = f"executions of {steps} no-op step{'s' * (steps > 1)}, worker concurrency {concurrency}"
+    figure = f"{rate:,.0f} executions/s = {rate * steps:,.0f} steps/s"
+    return Row(what, figure, f"{floor_rate:,.0f} requests/s", f"{ratio:.2f}")
 
 
-def _beside(rate: float, floor_rate: float) -> tuple[str, str, str]:
-    return f"{rate:,.0f}/s", f"{floor_rate:,.0f} requests/s", f"{rate / floor_rate:.2f}"
+async def _beside(bare: Served, concurrency: int, measure: Callable[[], Awaitable[float]]) -> tuple[float, float]:
+    """A measurement, and the floor as the mean of right before and right after it."""
+    url = f"{bare.url}/complete"
+    before = await measures.requests_per_second(url, measures.COMPLETE, concurrency, 1.5)
+    found = await measure()
+    after = await measures.requests_per_second(url, measures.COMPLETE, concurrency, 1.5)
+    return found, (before + after) / 2
 
 
-async def _idle(folder: Path, scale: float) -> tuple[str, str, str, str]:
-    polls, seconds = int(2000 * scale), 20.0 * max(scale, 0.25)
+async def _starts(bare: Served, served: Served, plan: Plan) -> Row:
+    count = int(3000 * plan.scale)
+    rate, floor_rate = await _beside(bare, 32, lambda: measures.starts_per_second(served, count))
+    return Row("starts, 32 at a time", f"{rate:,.0f}/s", f"{floor_rate:,.0f} requests/s", f"{rate / floor_rate:.2f}")
+
+
+async def _heartbeats(bare: Served, served: Served) -> Row:
+    rate, floor_rate = await _beside(bare, 8, lambda: measures.heartbeats_per_second(served, 8))
+    return Row("heartbeats, 8 at a time", f"{rate:,.0f}/s", f"{floor_rate:,.0f} requests/s", f"{rate / floor_rate:.2f}")
+
+
+async def _latency(served: Served, folder: Path, plan: Plan) -> Row:
+    times = await measures.latencies(served, max(30, int(300 * plan.scale)), folder)
+    p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
+    return Row("start to done, one at a time", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+
+
+async def _soak(served: Served, folder: Path, plan: Plan) -> Row:
+    found = await measures.memory_under_load(served, plan.soak_minutes, folder)
+    told = " → ".join(f"{size / 1e6:,.0f}" for size in found)
+    return Row(f"memory over {plan.soak_minutes:g} minutes of load, MB", told)
+
+
+async def _idle(folder: Path, plan: Plan) -> Row:
+    polls, seconds = int(2000 * plan.scale), 20.0 * max(plan.scale, 0.25)
 
     def claim(_number: int) -> dict[str, object]:
         return {"worker": "idle", "claim_id": str(uuid4()), "wait_seconds": 60, "serves": [{"workflow": "nothing"}]}
@@ -93,7 +138,30 @@ async def _idle(folder: Path, scale: float) -> tuple[str, str, str, str]:
     with tempfile.TemporaryDirectory(prefix="stepd-bench-") as fresh, daemon(Path(fresh)) as served:
         cpu, memory = await measures.idle(served, "/v1/leases/claim", claim, polls, seconds)
     figure = f"{cpu * 100:.2f} % of a core, {memory / 1000:.1f} KB a poll"
-    return f"{polls:,} idle long polls", figure, f"{bare_cpu * 100:.2f} %, {bare_memory / 1000:.1f} KB", ""
+    return Row(f"{polls:,} idle long polls", figure, f"{bare_cpu * 100:.2f} %, {bare_memory / 1000:.1f} KB")
+
+
+async def _with_ended(plan: Plan) -> Row:
+    """The same throughput on a file with a thousand ended executions, and with very many, turn about."""
+    few: list[float] = []
+    many: list[float] = []
+    count = int(600 * plan.scale)
+    with (
+        tempfile.TemporaryDirectory(prefix="stepd-bench-") as one,
+        tempfile.TemporaryDirectory(prefix="stepd-bench-") as two,
+    ):
+        for name in (one, two):
+            with daemon(Path(name)) as served:
+                await measures.drain(served, 5, 32, 200, Path(name))
+        fill(Path(one) / "bench.db", 1_000)
+        fill(Path(two) / "bench.db", plan.ended)
+        for _ in range(plan.rounds):
+            for name, found in ((one, few), (two, many)):
+                with daemon(Path(name)) as served:
+                    found.append(await measures.drain(served, 5, 32, count, Path(name)) * 5)
+    what = f"five steps, concurrency 32, with {plan.ended:,} ended executions in the file (floor: with 1,000)"
+    ratio = median(many) / median(few)
+    return Row(what, f"{median(many):,.0f} steps/s", f"{median(few):,.0f} steps/s", f"{ratio:.2f}")
 
 
 def _head() -> list[str]:
@@ -103,7 +171,7 @@ def _head() -> list[str]:
         "",
         f"Taken on {now} by `make bench`: {os.cpu_count()} cores, Python {platform.python_version()}, SQLite with full",
         "sync, one daemon and one worker process of the SDK. The floor is a bare route under the same HTTP server that",
-        "decodes and encodes the same bytes, measured in the same run; other work on the machine moves both.",
+        "decodes and encodes the same bytes, measured right before and after each figure; other work moves both.",
         "",
         "| figure | stepd | floor | ratio |",
         "|---|---|---|---|",

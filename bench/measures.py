@@ -45,25 +45,44 @@ async def requests_per_second(url: str, body: bytes, concurrency: int, seconds: 
         return done / (time.monotonic() - began)
 
 
-async def drain(served: Served, steps: int, concurrency: int, executions: int, folder: Path) -> tuple[float, float]:
-    """Starts executions of sequential no-op steps, then lets one worker do them: ``(starts/s, executions/s)``.
+async def drain(served: Served, steps: int, concurrency: int, executions: int, folder: Path) -> float:
+    """Starts executions of sequential no-op steps, then lets one worker do them: executions in a second.
 
-    The second counts from the first lease to the last end, by the daemon's own times.
+    Counted from the first lease to the last end, by the daemon's own times.
     """
     async with session() as client:
         await register(client, served.url, steps)
         marker = str(uuid4())
         body = msgspec.json.encode({"workflow": f"noop-{steps}", "input": INPUT, "correlation": marker})
-        began = time.monotonic()
         ids = await _start(client, served.url, body, executions)
-        starts = executions / (time.monotonic() - began)
         with worker(served.url, steps, concurrency, folder):
             for execution in ids[-50:]:
                 await view(client, served.url, execution)
             rows = await _all_ended(client, served.url, marker, executions)
     first = min(_seconds(row["started_at"]) for row in rows)
     last = max(_seconds(row["ended_at"]) for row in rows)
-    return starts, executions / (last - first)
+    return executions / (last - first)
+
+
+async def starts_per_second(served: Served, executions: int) -> float:
+    """Starts with an idempotency key, 32 at a time, each durable before its answer, of a workflow nobody serves."""
+    body = msgspec.json.encode({"workflow": "noop-2", "input": INPUT})
+    async with session() as client:
+        await register(client, served.url, 2)
+        began = time.monotonic()
+        await _start(client, served.url, body, executions)
+        return executions / (time.monotonic() - began)
+
+
+async def memory_under_load(served: Served, minutes: float, folder: Path) -> list[int]:
+    """Resident bytes of the daemon, ten times over the given minutes of executions that come and go."""
+    found = [served.memory_bytes()]
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < minutes * 60:
+        await drain(served, 5, 32, 200, folder)
+        if passed >= len(found) * minutes * 6:
+            found.append(served.memory_bytes())
+    return [*found, served.memory_bytes()]
 
 
 async def latencies(served: Served, count: int, folder: Path) -> list[float]:
