@@ -38,7 +38,7 @@ async def main():
     held = Held(msgspec.json.decode(msgspec.json.encode(dealt), type=Lease), 0)
     await start_body(flow.bodies["work"], held, (None,), Threads(1))
     print(opened)
-    print([(span.name, span.span_id, span.parent_span_id) for span in held.spans.batch()])
+    print([(span.name, span.span_id, span.parent_span_id) for span in held.spans.all()])
     print(trace.get_current_span().get_span_context().trace_id)
 
 asyncio.run(main())

@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from stepd_protocol.leases import Heartbeat, Lease
 from stepd_worker.bodies import Threads, start_body
+from stepd_worker.events import tell, wait_at_most
 from stepd_worker.heartbeat import BeatAnswer, Heartbeats, obey_refusal
 from stepd_worker.held import Held
-from stepd_worker.outcomes import NOT_BEGUN, Completed, Failed, Outcome, Stopped, invalid_input
+from stepd_worker.outcomes import NOT_BEGUN, TOO_LATE, Completed, Failed, Outcome, Stopped, invalid_input
 from stepd_worker.reports import wanted
 from stepd_worker.retry import Backoff, is_no_answer
 from stepd_worker.settling import Sender, decoded
@@ -61,6 +63,11 @@ class Attempts:
             return _unservable(lease, body)
         if self._stopping.is_set():
             return NOT_BEGUN
+        now = self._sender.clock()
+        held.check_clock(now)
+        if held.over is not None or now >= held.lapses_at:
+            # The loop was held up, or the answer was: another worker may have the step by now.
+            return TOO_LATE
         try:
             arguments = arguments_of(body, lease)
         except (ValueError, msgspec.MsgspecError) as fault:
@@ -140,17 +147,14 @@ class Attempts:
 
     async def _pause(self, seconds: float) -> None:
         """Waits so long, but not beyond the moment from which nothing may begin."""
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            pass
+        await wait_at_most(self._stopping, seconds)
 
     # --- After it was told to stop
 
     async def _until_over(self, held: Held) -> None:
         """Waits for the daemon's word on an attempt that ran out of time; heartbeats ask for it."""
         loop, over = asyncio.get_running_loop(), asyncio.Event()
-        held.when_over = lambda: _tell(loop, over)
+        held.when_over = partial(tell, loop, over)
         try:
             if held.over is None:
                 await over.wait()
@@ -174,13 +178,6 @@ def arguments_of(body: Body, lease: Lease) -> tuple[Any, ...]:
     given = bytes(lease.input)
     value = msgspec.json.decode(given) if body.input_type is None else body.input_type.decode(given)
     return (value, Ancestors(lease.steps)) if body.takes_steps else (value,)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    try:
-        loop.call_soon_threadsafe(event.set)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        pass
 
 
 def _uncancel() -> None:

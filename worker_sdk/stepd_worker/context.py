@@ -125,7 +125,7 @@ class Context:
             callback = self._callbacks.pop()
             try:
                 callback()
-            except Exception:
+            except BaseException:  # a sys.exit() in it ends nothing but itself
                 logger.exception("A callback of step %r for its cancellation failed", self.step)
 
     @property

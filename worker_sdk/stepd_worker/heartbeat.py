@@ -4,19 +4,24 @@ The thread also keeps the leases' clocks: it is what stops a body when no answer
 keeps the interpreter's lock for longer than a lease lasts can hold it up.
 """
 
+import asyncio
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from stepd_protocol.leases import CancelWish, Heartbeat
+from stepd_protocol.limits import Limits
 from stepd_worker.connection import PlainConnection
-from stepd_worker.held import Held
+from stepd_worker.events import tell, wait_at_most
+from stepd_worker.held import Held, nothing
+from stepd_worker.reports import FIELDS_BYTES, telemetry_of
 from stepd_worker.retry import Backoff, is_no_answer
 from stepd_worker.timing import Timing
 from stepd_worker.transport import Answer, Endpoint, NoAnswer, problem_of
@@ -25,6 +30,7 @@ logger = logging.getLogger("stepd_worker")
 
 # A lease may have so little time left that its beat must not wait longer for an answer.
 SHORTEST_READ_SECONDS: Final = 0.05
+SHORTEST_WAIT_SECONDS: Final = 0.1
 PART_OF_PERIOD: Final = 0.9
 AFTER_OWN_FAULT_SECONDS: Final = 0.5
 REFUSED_BODY: Final = frozenset({400, 413, 415, 422})
@@ -50,6 +56,8 @@ class Heartbeats:
         clock: Callable[[], float] = time.monotonic,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
+        self.limits = Limits()
+        """Known from the registration."""
         self._connection = PlainConnection(endpoint)
         self._key_refused = key_refused
         self._timing = timing
@@ -60,18 +68,25 @@ class Heartbeats:
         self._wakes_at = float("inf")
         self._news = False
         self._stopping = False
+        self._when_ended: Callable[[], None] = nothing
         self._thread = threading.Thread(target=self._run, name="stepd-heartbeats", daemon=True)
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self, seconds: float) -> None:
-        """Ends the thread; waits so long for a beat that is in flight."""
+    async def stop(self, seconds: float) -> None:
+        """Ends the thread; waits so long for a beat that is in flight.
+
+        The thread itself tells: a wait on the loop's pool of threads could stand behind bodies that hold all of them.
+        """
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
         with self._changed:
+            self._when_ended = partial(tell, loop, ended)
             self._stopping = True
             self._changed.notify()
-        self._thread.join(seconds)
+        if self._thread.is_alive():
+            await wait_at_most(ended, seconds)
 
     def add(self, held: Held) -> None:
         """Begins to beat for a lease, first when its `beat_at` has come."""
@@ -105,22 +120,29 @@ class Heartbeats:
         due = min(beating, key=lambda held: held.beat_at, default=None)
         if due is not None and due.beat_at <= now:
             longest = min(self._timing.beat, due.lease.heartbeat_seconds * PART_OF_PERIOD, next_event - now)
-            self._beat(due, now, max(longest, SHORTEST_READ_SECONDS))
+            self._try_to_beat(due, now, max(longest, SHORTEST_READ_SECONDS))
             return 0
         return min(next_event, due.beat_at if due is not None else float("inf")) - now
 
     # --- One beat
 
+    def _try_to_beat(self, held: Held, now: float, read_seconds: float) -> None:
+        """What goes wrong with one lease's beat is that lease's alone: the others' turn comes."""
+        try:
+            self._beat(held, now, read_seconds)
+        except Exception:
+            logger.exception("A heartbeat of step %r failed; the next goes without telemetry", held.lease.step)
+            held.beats_plainly = True
+            self._later(held, now, None)
+
     def _beat(self, held: Held, now: float, read_seconds: float) -> None:
         started = held.lease.start_required and (held.started or held.start_wanted)
-        progress, usage, spans = (
-            (None, {}, []) if held.beats_plainly else (held.progress, held.usage, held.spans.batch())
-        )
+        progress, usage, spans = self._telemetry(held)
         message = Heartbeat(
             fence=held.lease.fence,
             started=started,
             progress=UNSET if progress is None else Raw(progress),
-            usage=Raw(msgspec.json.encode(list(usage.values()))) if usage else UNSET,
+            usage=usage,
             spans=Raw(msgspec.json.encode(spans)) if spans else UNSET,
         )
         body = msgspec.json.encode(message)
@@ -141,6 +163,17 @@ class Heartbeats:
             self._taken(held, now, answer, started=started)
         else:
             self._not_taken(held, now, answer)
+
+    def _telemetry(self, held: Held) -> tuple[bytes | None, Raw | UnsetType, list[Raw]]:
+        """Progress, usage and spans as far as the daemon takes them: a beat that is too large would not arrive."""
+        if held.beats_plainly:
+            return None, UNSET, []
+        progress = held.progress
+        if progress is not None and len(progress) > self.limits.progress_bytes:
+            logger.warning("The progress of step %r has %d bytes and was dropped", held.lease.step, len(progress))
+            progress = held.progress = None
+        room = self.limits.request_bytes - len(progress or b"") - FIELDS_BYTES
+        return progress, *telemetry_of(held, room)
 
     def _taken(self, held: Held, sent_at: float, answer: Answer, *, started: bool) -> None:
         try:
@@ -172,7 +205,12 @@ class Heartbeats:
     def _later(self, held: Held, sent_at: float, retry_after: str | None) -> None:
         if held.backoff is None:
             held.backoff = Backoff(self._uniform)
-        held.beat_at = max(self._clock(), sent_at) + held.backoff.delay_seconds(retry_after)
+        now = max(self._clock(), sent_at)
+        delay = held.backoff.delay_seconds(retry_after)
+        if retry_after is None and now < held.lapses_at:
+            # However long it went unanswered, there is a beat shortly before the lease lapses: it may save it.
+            delay = min(delay, max((held.lapses_at - now) / 2, SHORTEST_WAIT_SECONDS))
+        held.beat_at = now + delay
 
     # --- The thread
 
@@ -185,6 +223,7 @@ class Heartbeats:
                 logger.exception("A heartbeat failed")
                 delay = AFTER_OWN_FAULT_SECONDS
         self._connection.close()
+        self._when_ended()
 
     def _sleep(self, seconds: float) -> bool:
         """Sleeps until then, or until there is news; False when it is time to end."""

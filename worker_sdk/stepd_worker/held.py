@@ -92,10 +92,10 @@ class Held:
         self.told_at = _NEVER
         self.report_at = _NEVER
         """When a body that does not stop is reported next."""
-        self.stop_body: Callable[[], None] = _nothing
+        self.stop_body: Callable[[], None] = nothing
         """Reaches the body where an event doesn't; called from any thread, once for each stronger reason."""
-        self.when_over: Callable[[], None] = _nothing
-        self.announce: Callable[[], None] = _nothing
+        self.when_over: Callable[[], None] = nothing
+        self.announce: Callable[[], None] = nothing
         """Has a heartbeat with `started` sent at once."""
         self._lock = threading.Lock()
         self._start: Future[None] | None = None
@@ -195,7 +195,7 @@ class Held:
 
     def let_go(self) -> None:
         """Forgets its body and its listeners: the lease is settled, and nothing that comes now means anything."""
-        self.stop_body = self.when_over = self.announce = _nothing
+        self.stop_body = self.when_over = self.announce = nothing
 
     def _refuse_start(self, reason: CancelReason) -> None:
         with self._lock:
@@ -220,5 +220,5 @@ def _settle(ticket: "Future[None]", error: Exception | None) -> None:
         pass
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Stands where nobody listens."""

@@ -22,7 +22,6 @@ from stepd_worker.reports import report
 from stepd_worker.retry import is_no_answer
 from stepd_worker.settling import Dealt, Sender
 from stepd_worker.slots import Slots
-from stepd_worker.spans import SPANS_PER_CALL
 from stepd_worker.timing import Timing
 from stepd_worker.transport import Answer, Endpoint, NoAnswer, Transport, api_error
 from stepd_worker.workflow import Body, Workflow
@@ -116,6 +115,7 @@ class Life:
                 self._bodies[workflow.name, answer.version, step] = body
         self._claims.serves = [w.serves(r.version) for w, r in zip(self._workflows, registered, strict=True)]
         self._claims.service = registered[0].service
+        self._sender.limits = self._heartbeats.limits = registered[0].protocol.limits
         self._claims.wait_seconds = min([self._timing.wait, *(r.protocol.wait_seconds_max for r in registered)])
         names = ", ".join(f"{answer.name} {answer.version}" for answer in registered)
         logger.info("Serving %s with %d slots at %s", names, self._slots.total, self._endpoint.url)
@@ -203,7 +203,9 @@ class Life:
                 await self._send_spans_ahead(held)
                 if held.over is None and not self._stopping.is_set():
                     following = self._claims.following()
-                dealt = await self._sender.settle(held, report(held, said, following.body if following else None))
+                dealt = await self._sender.settle(
+                    held, report(held, said, following.body if following else None, self._sender.limits)
+                )
         finally:
             self._heartbeats.remove(held)
             self._held.pop(held.id, None)
@@ -216,8 +218,10 @@ class Life:
 
     async def _send_spans_ahead(self, held: Held) -> None:
         """Lets heartbeats take what spans an outcome's call has no room for, so that no tokens go uncounted."""
+        if not held.spans:
+            return
         give_up_at = self._sender.clock() + self._timing.last_words
-        while len(held.spans) > SPANS_PER_CALL and held.over is None and self._sender.clock() < give_up_at:
+        while held.spans.exceeds_call() and held.over is None and self._sender.clock() < give_up_at:
             self._heartbeats.hurry(held)
             await self._sender.pause(SPANS_POLL_SECONDS)
 
@@ -283,7 +287,7 @@ class Life:
             task.cancel()
         hurried = self._at_once.is_set()
         patience = self._timing.last_words_at_once if hurried else self._timing.last_words
-        await asyncio.to_thread(self._heartbeats.stop, patience)
+        await self._heartbeats.stop(patience)
         self._threads.close()
         await self._transport.close()
 

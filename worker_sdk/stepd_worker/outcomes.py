@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from stepd_protocol.names import ReportedEffect
+from stepd_protocol.names import ReportedEffect, is_name
 from stepd_worker.errors import Cancelled, NotApplied, Retryable, StepFailed
 from stepd_worker.held import Held
-from stepd_worker.values import Unencodable, encode
+from stepd_worker.values import Unencodable, described, encode, text_of
 
 logger = logging.getLogger("stepd_worker")
 
@@ -46,6 +46,7 @@ class Stopped:
 Outcome: TypeAlias = Completed | Failed | Stopped
 
 NOT_BEGUN: Final = Failed("interrupted", "The worker is stopping", effect="none")
+TOO_LATE: Final = Failed("interrupted", "The lease had lapsed before its body could begin", effect="none")
 
 
 def returned(value: Any, changed_state: Callable[[], bytes | None], held: Held) -> Outcome:
@@ -54,7 +55,7 @@ def returned(value: Any, changed_state: Callable[[], bytes | None], held: Held) 
         return Completed(encode(value), changed_state())
     except Unencodable as fault:
         message = f"The step {held.lease.step!r} returned, or put into the state, what is no JSON: {fault}"
-        return Failed("invalid_output", message, effect="applied" if held.is_write else None)
+        return Failed("invalid_output", _cut(message), effect="applied" if held.is_write else None)
 
 
 def raised(error: BaseException, held: Held) -> Outcome:
@@ -65,9 +66,9 @@ def raised(error: BaseException, held: Held) -> Outcome:
         effect = "absent" if error.any_attempt else "none"
         error = error.error
     if isinstance(error, Retryable):
-        return Failed("retryable", _message(error), effect, _details(error, held), error.retry_after)
+        return Failed("retryable", _message(error), effect, _details(error, held), _wait(error, held))
     if isinstance(error, StepFailed):
-        return Failed(error.class_, _message(error), effect, _details(error, held))
+        return _typed(error, effect, held)
     told = held.cancellation.is_set()
     if isinstance(error, asyncio.CancelledError | Cancelled):
         return Stopped(effect) if told else Failed("fatal", "The body was cancelled, but nobody asked for it", effect)
@@ -79,21 +80,38 @@ def raised(error: BaseException, held: Held) -> Outcome:
         lease.attempt,
         exc_info=whole,
     )
-    return Stopped(effect) if told else Failed("fatal", _described(error), effect)
+    return Stopped(effect) if told else Failed("fatal", _cut(described(error)), effect)
 
 
 def invalid_input(fault: Exception) -> Failed:
     """The outcome of a lease whose input the body's type can't be made of; the body never ran."""
-    return Failed("invalid_input", _described(fault), effect="none")
+    return Failed("invalid_input", _cut(described(fault)), effect="none")
+
+
+def _typed(error: StepFailed, effect: ReportedEffect | None, held: Held) -> Failed:
+    message = _message(error)
+    if not is_name(text_of(error.class_)):
+        wrong = f"StepFailed was raised with {text_of(error.class_)!r}, which is no name for a class"
+        return Failed("fatal", _cut(f"{wrong}: {message}"), effect, _details(error, held))
+    return Failed(text_of(error.class_), message, effect, _details(error, held))
 
 
 def _message(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:MESSAGE_CHARACTERS_MAX]
+    return _cut(text_of(error) or type(error).__name__)
 
 
-def _described(error: BaseException) -> str:
-    text = str(error)
-    return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:MESSAGE_CHARACTERS_MAX]
+def _cut(text: str) -> str:
+    return text[:MESSAGE_CHARACTERS_MAX]
+
+
+def _wait(error: Retryable, held: Held) -> float | str | None:
+    """The wait that was asked for; None where it is neither a number nor text."""
+    try:
+        encode(error.retry_after)
+    except Unencodable as fault:
+        logger.warning("The retry_after of step %r was dropped: %s", held.lease.step, fault)
+        return None
+    return error.retry_after
 
 
 def _details(error: Retryable | StepFailed, held: Held) -> bytes | None:

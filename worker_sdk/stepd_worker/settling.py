@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from stepd_protocol.leases import Lease
+from stepd_protocol.limits import Limits
 from stepd_worker.heartbeat import REFUSED_BODY
 from stepd_worker.held import Held
 from stepd_worker.reports import Report, after_refusal
@@ -58,6 +59,8 @@ class Sender:
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     new_backoff: Callable[[], Backoff] = field(default=Backoff)
+    limits: Limits = field(default_factory=Limits)
+    """Known from the registration."""
 
     async def settle(self, held: Held, report: Report) -> Dealt | None:
         """Sends an outcome until it is answered, and returns what its `next` was dealt; None for nothing.
@@ -66,6 +69,10 @@ class Sender:
         """
         said: Report | None = report
         while said is not None:
+            if len(said.body) > self.limits.request_bytes:
+                # Not even sent: the daemon would cut the connection on the way, and that reads like no answer.
+                said = self._after_refusal(held, said, self._too_large(said))
+                continue
             replied = await self._until_answered(held, said)
             if replied is None:
                 logger.error("The outcome of step %r (lease %s) was given up", held.lease.step, held.id)
@@ -76,11 +83,16 @@ class Sender:
             if not _leaves_lease_alone(answer):
                 self._log_refusal(held, answer)
                 return None
-            why = f"{problem_of(answer).get('detail', '')}"
-            logger.error("The daemon cannot take the outcome of step %r: %s", held.lease.step, why)
-            said = after_refusal(held, said, why)
+            said = self._after_refusal(held, said, f"{problem_of(answer).get('detail', '')}")
         logger.error("The outcome of step %r (lease %s) was given up: it was refused", held.lease.step, held.id)
         return None
+
+    def _after_refusal(self, held: Held, refused: Report, why: str) -> Report | None:
+        logger.error("The daemon cannot take the outcome of step %r: %s", held.lease.step, why)
+        return after_refusal(held, refused, why)
+
+    def _too_large(self, said: Report) -> str:
+        return f"The {said.call} has {len(said.body)} bytes; {self.limits.request_bytes} are allowed"
 
     async def once(self, path: str, body: bytes, read_seconds: float) -> Replied:
         """Sends one call once. Raises NoAnswer."""

@@ -1,44 +1,74 @@
 """Owns what a body records for its trace: spans, the tokens they used, and their tie to OpenTelemetry."""
 
+import logging
 import secrets
 import threading
 import time
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
+from itertools import accumulate
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 from opentelemetry import trace
 from opentelemetry.context import attach
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from stepd_protocol.leases import Span, Usage
-from stepd_protocol.limits import Limits
+from stepd_protocol.limits import KIB, SHORT_TEXT_LENGTH_MAX, SPAN_BYTES_MAX, Limits
 from stepd_protocol.names import SpanKind, SpanStatus
+from stepd_worker.values import Unencodable, encode, text_of
+
+logger = logging.getLogger("stepd_worker")
 
 SPANS_PER_CALL: Final = Limits().spans_per_call
+
+ROOM_BESIDE_OUTCOME: Final = 256 * KIB
+UNNAMED: Final = "unnamed"
 
 _parent: ContextVar[str | None] = ContextVar("stepd_parent_span", default=None)
 _propagator = TraceContextTextMapPropagator()
 
 
 class SpanLog:
-    """The spans of one attempt that have ended. What a call could not take waits for the next one."""
+    """The spans of one attempt that have ended, as JSON. What a call could not take waits for the next one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ended: list[Span] = []
+        self._ended: list[Raw] = []
 
     def add(self, span: Span) -> None:
-        """Keeps a span that has ended."""
+        """Keeps a span as it is at its end. One that is too large keeps its tokens and loses its attributes."""
+        try:
+            content = msgspec.json.encode(span)
+            if len(content) > SPAN_BYTES_MAX:
+                logger.warning("The attributes of the span %r have %d bytes and are dropped", span.name, len(content))
+                content = msgspec.json.encode(replace(span, attributes={}))
+        except (TypeError, ValueError, OverflowError) as fault:
+            logger.warning("The span %r was dropped: %s", span.name, fault)
+            return
         with self._lock:
-            self._ended.append(span)
+            self._ended.append(Raw(content))
 
-    def batch(self) -> list[Span]:
-        """What the next call may carry: the oldest, as many as one call takes."""
+    def batch(self, room: int) -> list[Raw]:
+        """What the next call may carry in so many bytes: the oldest, as many as one call takes."""
+        if not self._ended:
+            return []
         with self._lock:
-            return self._ended[:SPANS_PER_CALL]
+            sizes = accumulate(len(bytes(span)) + 1 for span in self._ended[:SPANS_PER_CALL])
+            return self._ended[: sum(size <= room for size in sizes)]
+
+    def exceeds_call(self) -> bool:
+        """Whether the call that tells an outcome, full as it may be, has no room for all."""
+        return len(self.batch(ROOM_BESIDE_OUTCOME)) < len(self)
+
+    def all(self) -> list[Span]:
+        """What was not sent yet."""
+        with self._lock:
+            return [msgspec.json.decode(span, type=Span) for span in self._ended]
 
     def sent(self, count: int) -> None:
         """So many of a batch have arrived."""
@@ -116,7 +146,7 @@ class OpenSpan:
             Span(
                 span_id=self.span_id,
                 parent_span_id=self._parent_id,
-                name=self._name,
+                name=text_of(self._name)[:SHORT_TEXT_LENGTH_MAX] or UNNAMED,
                 kind=self._kind,
                 start_unix_nano=str(self._start_ns),
                 end_unix_nano=str(max(end_ns, self._start_ns)),
@@ -152,11 +182,10 @@ def enter_trace(traceparent: str | None) -> None:
 
 def _as_json(attributes: dict[str, Any]) -> dict[str, Any]:
     """Attributes that can be sent: what has no JSON becomes text."""
-    safe = {}
+    safe: dict[str, Any] = {}
     for key, value in attributes.items():
         try:
-            msgspec.json.encode(value)
-            safe[str(key)] = value
-        except (TypeError, ValueError):
-            safe[str(key)] = str(value)
+            safe[text_of(key)] = Raw(encode(value))
+        except Unencodable:
+            safe[text_of(key)] = text_of(value)
     return safe

@@ -194,7 +194,7 @@ async def _attempt(
 
 
 def _step_run(held: Held, outcome: Outcome) -> StepRun:
-    result = StepRun("stopped", usage=list(held.usage.values()), spans=held.spans.batch())
+    result = StepRun("stopped", usage=list(held.usage.values()), spans=held.spans.all())
     if held.progress is not None:
         result.progress = msgspec.json.decode(held.progress)
     match outcome:

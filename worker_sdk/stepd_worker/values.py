@@ -24,9 +24,30 @@ def encode(value: Any) -> bytes:
         # The encoder writes NaN and Infinity as null; only then is it worth a look at each number.
         if b"null" in content and _has_no_json_number(msgspec.to_builtins(value, enc_hook=_encode_model)):
             raise Unencodable("NaN and Infinity are no JSON")
-    except (TypeError, UnicodeEncodeError, RecursionError, msgspec.MsgspecError, OverflowError) as fault:
-        raise Unencodable(str(fault)) from None
+    except Unencodable:
+        raise
+    except Exception as fault:  # noqa: BLE001 — a value's own methods may raise anything
+        raise Unencodable(text_of(fault) or type(fault).__name__) from None
     return content
+
+
+def storable(text: str) -> str:
+    """Text as JSON can hold it: lone surrogates, as they stand in names of files, become question marks."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def text_of(value: object) -> str:
+    """What a value says of itself; its type's name where it can't."""
+    try:
+        return storable(str(value))
+    except Exception:  # noqa: BLE001 — its own __str__ may raise anything
+        return type(value).__name__
+
+
+def described(error: BaseException) -> str:
+    """An error's type and text."""
+    text, kind = text_of(error), type(error).__name__
+    return f"{kind}: {text}" if text and text != kind else kind
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class Worker:
         if self.drain_seconds < 0:
             raise ValueError(f"The drain takes 0 seconds or more, not {self.drain_seconds}")
         self._workflows: list[Workflow] = []
-        self._lock = threading.Lock()
+        # A signal's handler takes it too, on the thread that may have it just then.
+        self._lock = threading.RLock()
         self._life: Life | None = None
         self._stop_asked: bool | None = None
         """Whether a stop that came before the start wants it to drain; None for none."""
@@ -78,6 +79,8 @@ class Worker:
 
         The first signal drains, a second stops it at once. Raises WorkerRefused where the daemon does not let it work.
         """
+        if _in_loop():
+            raise RuntimeError("serve() would block the running event loop: await serve_async() there")
         with self._signals():
             _run(self.serve_async())
 
@@ -149,7 +152,7 @@ def _run(work: Any) -> None:
     """Runs a coroutine on a loop of its own, which a body that does not stop cannot keep from ending."""
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(work)
+        _until_done(loop, loop.create_task(work))
     finally:
         left = asyncio.all_tasks(loop)
         for task in left:
@@ -158,6 +161,25 @@ def _run(work: Any) -> None:
             loop.run_until_complete(asyncio.wait(left, timeout=LEFT_BEHIND_SECONDS))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _until_done(loop: asyncio.AbstractEventLoop, serving: "asyncio.Task[None]") -> None:
+    """Runs the loop until the worker has ended. What a body's own tasks do to the loop does not end it before."""
+    serving.add_done_callback(lambda _: loop.stop())
+    while not serving.done():
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as fault:  # asyncio lets them out of any task, a body's own too
+            logger.error("A task or callback of a body raised %r: the worker goes on", fault)
+    serving.result()
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _setting(name: str, given: float | None, default: float) -> float:
