@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 
 from stepd.engine.advance import advance, succeed
@@ -15,6 +18,8 @@ from stepd.engine.standing import end_attempt, refresh_status, revise
 from stepd.engine.verdicts import INTERRUPTIONS_MAX, is_write, retry_after_ms, worst
 from stepd.engine.work import Work
 
+Settles = TypeVar("Settles", Complete, Fail)
+
 SHUN_MS = 60_000
 """How long a step isn't offered to an instance that called it unservable."""
 
@@ -24,17 +29,12 @@ def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
 
     An output that does not fit settles the attempt as failed, class ``invalid_output``; ``Told.invalid`` says why.
     """
-    attempt = work.attempt(command.attempt_id)
-    if attempt is None or attempt.principal != command.principal:
-        return NotFound()
-    answer = _known_answer(work, attempt, command, "complete")
-    if isinstance(answer, Refused):
-        keep_stale(work, attempt, command.fence, _complete_as_told(command))
+    answer = _early_answer(work, command, "complete", _complete_as_told)
     if answer is not None:
         return answer
+    attempt, row, late = _accept(work, command, "complete")
     state = _patched_state(work, command)
     invalid = _invalid(work, attempt, command, state)
-    attempt, row, late = _accept(work, command, "complete")
     if invalid is not None:
         attempt.effect = "applied" if is_write(work.definition.steps[attempt.ordinal]) else "none"
         row.effect = worst(row.effect, attempt.effect)
@@ -54,12 +54,7 @@ def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
 
 def fail(work: Work, command: Fail) -> Told | Refused | NotFound:
     """The body failed, or could not run: the failure table says what becomes of the step."""
-    attempt = work.attempt(command.attempt_id)
-    if attempt is None or attempt.principal != command.principal:
-        return NotFound()
-    answer = _known_answer(work, attempt, command, "fail")
-    if isinstance(answer, Refused):
-        keep_stale(work, attempt, command.fence, _fail_as_told(command))
+    answer = _early_answer(work, command, "fail", _fail_as_told)
     if answer is not None:
         return answer
     attempt, row, late = _accept(work, command, "fail")
@@ -74,10 +69,23 @@ def fail(work: Work, command: Fail) -> Told | Refused | NotFound:
     return _answer(work, attempt, late, settlement.disposition, settlement.next_attempt_at)
 
 
-def _known_answer(work: Work, attempt: Attempt, command: Complete | Fail, outcome: str) -> Told | Refused | None:
-    """The first answer where this outcome was said before, else the first refusal that holds, else None."""
+def _early_answer(
+    work: Work, command: Settles, outcome: str, as_told: Callable[[Settles], bytes]
+) -> Told | Refused | NotFound | None:
+    """The first answer where this outcome was said before, else the first refusal that holds, else None.
+
+    An outcome that is refused may be kept as evidence.
+    """
+    attempt = work.attempt(command.attempt_id)
+    if attempt is None or attempt.principal != command.principal:
+        return NotFound()
     told = _said_again(work, attempt, command.fence, outcome, command.digest)
-    return told if told is not None else refuse(work, attempt, command.fence, heartbeat=False)
+    if told is not None:
+        return told
+    refused = refuse(work, attempt, command.fence, heartbeat=False)
+    if refused is not None:
+        keep_stale(work, attempt, command.fence, as_told(command))
+    return refused
 
 
 def _said_again(work: Work, attempt: Attempt, fence: int, outcome: str, digest: str) -> Told | None:
