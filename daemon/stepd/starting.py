@@ -32,9 +32,14 @@ class StopAsked(Exception):
 
 def make_store(settings: Settings) -> Store:
     """The store that the database's URL names, not yet open. Raises StartRefused."""
+    return SqliteStore(sqlite_file(settings), _for_engine(settings))
+
+
+def sqlite_file(settings: Settings) -> Path:
+    """The file that the database's URL names, which may not be there yet. Raises StartRefused."""
     scheme, mark, rest = settings.database.partition("://")
     if mark and scheme == "sqlite":
-        return SqliteStore(_file(rest, settings.database), _for_engine(settings))
+        return _file(rest, settings.database)
     if mark and scheme in ("postgresql", "postgres"):
         raise StartRefused("--database postgresql://…: PostgreSQL comes in a later release; use sqlite:///stepd.db.")
     raise StartRefused(
@@ -79,18 +84,18 @@ async def share_settings(store: Store, settings: Settings) -> str:
     """
     ours = settings.shared()
     standing = msgspec.json.decode(await store.share_settings(ours))
-    for name, theirs, own in _differences(standing, msgspec.json.decode(ours)):
+    for name, theirs, own in differences(standing, msgspec.json.decode(ours)):
         _log.warning("%s is %s here, and %s in the settings that the store's daemons share", name, own, theirs)
     return str(standing.get("name", settings.name))
 
 
-def _differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
+def differences(standing: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
     """`(name, theirs, ours)` of each setting that differs."""
     found: list[tuple[str, str, str]] = []
     for name in sorted({*standing, *ours}):
         theirs, own = standing.get(name), ours.get(name)
         if isinstance(theirs, dict) and isinstance(own, dict):
-            found += _differences(theirs, own)
+            found += differences(theirs, own)
         elif theirs != own:
             found.append((name, _written(theirs), _written(own)))
     return found

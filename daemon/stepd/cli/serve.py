@@ -17,9 +17,9 @@ MIGRATE_SETTINGS: Final = ("database",)
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("serve", help=SERVE_HELP)(_with_flags(_serve, SETTINGS))
+    app.command("serve", help=SERVE_HELP)(with_flags(_serve, SETTINGS))
     chosen = tuple(setting for setting in SETTINGS if setting.name in MIGRATE_SETTINGS)
-    app.command("migrate", help=MIGRATE_HELP)(_with_flags(_migrate, chosen, RUNTIME_ROLE))
+    app.command("migrate", help=MIGRATE_HELP)(with_flags(_migrate, chosen, RUNTIME_ROLE))
 
 
 SERVE_HELP: Final = (
@@ -72,7 +72,7 @@ def _refuse(refusal: Exception) -> NoReturn:
     raise Ended(START_REFUSED)
 
 
-def _with_flags(
+def with_flags(
     command: Callable[..., Any], settings: tuple[Setting, ...], *more: inspect.Parameter
 ) -> Callable[..., Any]:
     """The command with one option for each setting. None where it was not given, so that the environment counts."""

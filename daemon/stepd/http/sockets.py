@@ -37,7 +37,7 @@ class Listening(NamedTuple):
 
 def listen(bind: str) -> Listening:
     """Listens on `host:port`; connections wait until they are served. Raises BindRefused."""
-    host, port = _host_and_port(bind)
+    host, port = host_and_port(bind)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -56,6 +56,17 @@ def listen(bind: str) -> Listening:
     return Listening(listener, str(name[0]), int(name[1]))
 
 
+def host_and_port(bind: str) -> tuple[str, int]:
+    """What `--bind` says, not looked up. Raises BindRefused."""
+    host, colon, port = bind.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535 or (":" in host and not bracketed):
+        raise BindRefused(f"--bind {bind}: write host:port, like 127.0.0.1:7117 or [::1]:7117")
+    if not host:
+        raise BindRefused(f"--bind {bind}: name the address; 0.0.0.0{bind} is every one of this machine")
+    return host.strip("[]"), int(port)
+
+
 def _prepare(listener: socket.socket) -> None:
     """Options that the accepted connections inherit."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,14 +82,3 @@ def _prepare(listener: socket.socket) -> None:
         if (option := getattr(socket, name, None)) is not None:
             listener.setsockopt(socket.IPPROTO_TCP, option, value)
     listener.setblocking(False)
-
-
-def _host_and_port(bind: str) -> tuple[str, int]:
-    """Raises BindRefused."""
-    host, colon, port = bind.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535 or (":" in host and not bracketed):
-        raise BindRefused(f"--bind {bind}: write host:port, like 127.0.0.1:7117 or [::1]:7117")
-    if not host:
-        raise BindRefused(f"--bind {bind}: name the address; 0.0.0.0{bind} is every one of this machine")
-    return host.strip("[]"), int(port)
