@@ -236,8 +236,9 @@ class Told(msgspec.Struct, frozen=True):
     disposition: str | None = None
     """Of a fail."""
     next_attempt_at: int | None = None
-    invalid: str | None = None
-    """Of a complete that settled as ``invalid_output``: what was wrong; the answer is 422."""
+    settled_at: int = 0
+    faults: tuple[tuple[str, str], ...] = ()
+    """Of a complete that settled as ``invalid_output``: JSON Pointer into the call and message each; it is 422."""
 
 
 class Granted(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +20,8 @@ from stepd.engine.work import Work
 
 Settles = TypeVar("Settles", Complete, Fail)
 
+FAULTS_TOLD = 5
+"""So many faults of an output are named in the failure's message; the answer names all."""
 SHUN_MS = 60_000
 """How long a step isn't offered to an instance that called it unservable."""
 
@@ -27,20 +29,22 @@ SHUN_MS = 60_000
 def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
     """The body succeeded: its output is the step's checkpoint, and what is ready now is queued.
 
-    An output that does not fit settles the attempt as failed, class ``invalid_output``; ``Told.invalid`` says why.
+    An output that does not fit settles the attempt as failed, class ``invalid_output``; ``Told.faults`` says why.
     """
     answer = _early_answer(work, command, "complete", _complete_as_told)
     if answer is not None:
         return answer
     attempt, row, late = _accept(work, command, "complete")
     state = _patched_state(work, command)
-    invalid = _invalid(work, attempt, command, state)
-    if invalid is not None:
+    faults = _faults(work, attempt, command, state)
+    if faults:
         attempt.effect = "applied" if is_write(work.definition.steps[attempt.ordinal]) else "none"
         row.effect = worst(row.effect, attempt.effect)
-        failure = Failure("fatal", "invalid_output", invalid)
+        failure = Failure(
+            "fatal", "invalid_output", "; ".join(f"{path}: {fault}" for path, fault in faults[:FAULTS_TOLD])
+        )
         settlement = settle_failure(work, attempt, row, failure, "failed", "holder")
-        return _answer(work, attempt, late, settlement.disposition, None, invalid)
+        return _answer(work, attempt, late, settlement.disposition, faults=faults)
     end_attempt(work, attempt, row, "completed", "holder")
     if state is not None:
         work.changes.payloads["state"] = state
@@ -116,7 +120,7 @@ def _answer(
     late: bool,
     disposition: str | None = None,
     next_attempt_at: int | None = None,
-    invalid: str | None = None,
+    faults: Sequence[tuple[str, str]] = (),
 ) -> Told:
     refresh_status(work)
     told = Told(
@@ -125,7 +129,8 @@ def _answer(
         late=late,
         disposition=disposition,
         next_attempt_at=next_attempt_at,
-        invalid=invalid,
+        settled_at=work.now,
+        faults=tuple(faults),
     )
     attempt.answer = msgspec.json.encode(told)
     return told
@@ -143,16 +148,17 @@ def _patched_state(work: Work, command: Complete) -> bytes | None:
     return msgspec.json.encode(patched)
 
 
-def _invalid(work: Work, attempt: Attempt, command: Complete, state: bytes | None) -> str | None:
-    """Why the output, or the state it leads to, can't be taken; None where it can."""
+def _faults(work: Work, attempt: Attempt, command: Complete, state: bytes | None) -> list[tuple[str, str]]:
+    """Why the output, or the state it leads to, can't be taken: JSON Pointer into the call and message each."""
     settings = work.settings
     if len(command.output) > settings.output_bytes:
-        return f"the output has {len(command.output)} bytes, {settings.output_bytes} are allowed"
+        return [("/output", f"it has {len(command.output)} bytes, {settings.output_bytes} are allowed")]
     if state is not None and len(state) > settings.state_bytes:
-        return f"the state would have {len(state)} bytes, {settings.state_bytes} are allowed"
+        return [("/state", f"the state would have {len(state)} bytes, {settings.state_bytes} are allowed")]
     schema = work.definition.steps[attempt.ordinal].output_schema
-    fault = schema.first_fault(decode(command.output)) if schema is not None else None
-    return None if fault is None else f"the output does not fit output_schema: {fault}"
+    if schema is None:
+        return []
+    return [(f"/output{place}", fault) for place, fault in schema.faults(decode(command.output))]
 
 
 def _reported_effect(work: Work, attempt: Attempt, command: Fail) -> str:

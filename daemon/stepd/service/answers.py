@@ -108,14 +108,6 @@ def conflict(found: Conflict) -> Problem:
     )
 
 
-def placed(path: str, message: str) -> FieldFault:
-    """A schema's fault, whose message begins with its place in the value, as a fault of the request's member."""
-    place, colon, rest = message.partition(": ")
-    if colon and place.startswith("/"):
-        return FieldFault(path=path + place, message=rest)
-    return FieldFault(path=path, message=rest if colon and place == "the whole" else message)
-
-
 def execution_ref(execution_id: str, status: str) -> ExecutionRef:
     """An execution by id and status, as worker calls and problems name it."""
     return msgspec.convert({"id": execution_id, "status": status}, ExecutionRef)

@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec import UnsetType
 
 from stepd.engine.commands import Alive, Complete, Fail, Granted, Heartbeat, NotFound, Refused, Told
-from stepd.service.answers import execution_ref, lease_refused, no_lease, placed, reply, seconds, stopping
+from stepd.service.answers import execution_ref, lease_refused, no_lease, reply, seconds, stopping
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, summary
 from stepd.service.granting import leases_of
@@ -16,7 +16,7 @@ from stepd.service.lives import Life, LifeKey
 from stepd.service.outcomes import Outcome, read_complete, read_fail
 from stepd.service.reported import read_report
 from stepd.service.waiters import Gone
-from stepd.store.base import Deal, Dealt, Decide, Request, Scope, Serve
+from stepd.store.base import Deal, Dealt, Decide, Request, Serve
 from stepd_protocol import leases as wire
 from stepd_protocol.names import Disposition
 from stepd_protocol.problems import FieldFault, Problem, Settled, make_problem
@@ -136,7 +136,7 @@ async def _settle(daemon: Daemon, caller: Caller, outcome: Outcome) -> Answer:
         (answer,), dealt = await daemon.store.submit(decide), NO_LEASES
     else:
         life, request = riding
-        deal = Deal([request], only_if=lambda: isinstance(decide.answer, Told) and decide.answer.invalid is None)
+        deal = Deal([request], only_if=lambda: isinstance(decide.answer, Told) and not decide.answer.faults)
         answer, (dealt,) = await daemon.store.submit(decide, deal)
         _note(daemon, life, dealt.leases)
     daemon.directory.beats(command.attempt_id, caller.principal)
@@ -144,8 +144,8 @@ async def _settle(daemon: Daemon, caller: Caller, outcome: Outcome) -> Answer:
         return _not_taken(daemon, command.attempt_id, answer)
     unservable = isinstance(command, Fail) and command.class_ == "unservable" and answer.disposition == "requeued"
     daemon.directory.ends(command.attempt_id, unservable=unservable)
-    if answer.invalid is not None:
-        return await _invalid_output(daemon, command, answer, outcome.warnings)
+    if answer.faults:
+        return _invalid_output(answer, outcome.warnings)
     members: dict[str, Any] = {
         "late": answer.late,
         "replayed": answer.replayed,
@@ -197,26 +197,16 @@ def _not_taken(daemon: Daemon, lease_id: str, answer: Any) -> Problem:
     raise TypeError(f"the engine answered a worker call with {type(answer).__name__}")
 
 
-async def _invalid_output(daemon: Daemon, command: Complete | Fail, answer: Told, warnings: list[str]) -> Problem:
+def _invalid_output(answer: Told, warnings: list[str]) -> Problem:
     """422 with ``settled``: the attempt has failed with class ``invalid_output``."""
-    rows = await daemon.store.execution(answer.execution_id, Scope(), attempts=True)
-    found = [] if rows is None else [attempt for attempt in rows.attempts if attempt.id == command.attempt_id]
-    ended_at = found[0].ended_at if found else None
-    at = await daemon.store.now() if ended_at is None else ended_at
-    invalid = answer.invalid or ""
+    faults = [FieldFault(path=path, message=message) for path, message in answer.faults]
     return make_problem(
         "invalid_output",
-        invalid,
-        errors=[_output_fault(invalid)],
-        settled=Settled(outcome="failed", at=format_time(at)),
+        summary(faults),
+        errors=faults,
+        settled=Settled(outcome="failed", at=format_time(answer.settled_at)),
         execution=execution_ref(answer.execution_id, answer.execution_status),
         late=answer.late,
         replayed=answer.replayed,
         warnings=warnings,
     )
-
-
-def _output_fault(invalid: str) -> FieldFault:
-    """Where the fault is: in the output or, if its size is the matter, in the state that the patch would make."""
-    of_schema = invalid.partition("output_schema: ")[2]
-    return placed("/state" if invalid.startswith("the state") else "/output", of_schema or invalid)
