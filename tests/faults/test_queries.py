@@ -150,6 +150,9 @@ def test_a_cursor_that_was_changed_or_is_another_list_s_is_no_fault(http: Http) 
             assert answer.status in (200, 422)
 
 
+ODD_MEMBERS: list[Json] = [None, -1, 10**40, 1.5, "\0", [], {}, {"status": ["x"]}, {"x": [""]}]
+
+
 def _tampered(cursor: str) -> Iterator[str]:
     """The cursor with one character changed or missing, and with other values in it."""
     for place in range(0, len(cursor), 5):
@@ -159,9 +162,7 @@ def _tampered(cursor: str) -> Iterator[str]:
     others: list[Json] = [None, 1, "x\0", [], {}, 10**40, {"at": -1, "id": "", "filters": {}}]
     if isinstance(held, dict):
         for name in held:
-            others += [
-                {**held, name: odd} for odd in (None, -1, 10**40, 1.5, "\0", [], {}, {"status": ["x"]}, {"x": [""]})
-            ]
+            others += [{**held, name: odd} for odd in ODD_MEMBERS]
     for other in others:
         yield base64.urlsafe_b64encode(json.dumps(other).encode()).decode().rstrip("=")
 

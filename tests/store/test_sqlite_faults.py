@@ -188,7 +188,7 @@ async def test_a_file_taken_away_makes_the_store_unavailable(tmp_path: Path) -> 
                 with pytest.raises(StoreUnavailable, match="failed"):
                     await shop.start()
         moved = file_of(shop).rename(tmp_path / "moved.db")
-        with pytest.raises(StoreUnavailable, match="can't be opened"):
+        with pytest.raises(StoreUnavailable, match="is gone"):
             await shop.start()
         assert not file_of(shop).exists(), "an empty database was made in its place"
         moved.rename(file_of(shop))

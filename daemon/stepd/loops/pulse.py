@@ -24,6 +24,7 @@ class Pulse:
         # The wall clock, since the monotonic one stands still while the machine is suspended.
         self._beaten_at = 0.0
         self._beating = asyncio.Lock()
+        self._failures = 0
         self.wake = asyncio.Event()
         self.graces = 0
         """How often leases were given grace."""
@@ -37,12 +38,19 @@ class Pulse:
         return BEAT_SECONDS
 
     async def catch_up(self) -> None:
-        """Beats unless that was done just now. Raises StoreUnavailable."""
+        """Beats unless that was done just now. Raises StoreUnavailable.
+
+        Calls that came while a beat was under way share its outcome: else each would wait for a lock as long again.
+        """
         if not self.is_stale():
             return
+        failures = self._failures
         async with self._beating:
-            if self.is_stale():
-                await self._beat()
+            if not self.is_stale():
+                return
+            if self.fault is not None and self._failures > failures:
+                raise StoreUnavailable(self.fault)
+            await self._beat()
 
     def is_stale(self) -> bool:
         """Whether the last beat was too long ago, or seems to come yet: the clock was set back."""
@@ -54,6 +62,7 @@ class Pulse:
             grace = await self._store.pulse()
         except StoreUnavailable as fault:
             self.fault = str(fault)
+            self._failures += 1
             raise
         self.fault = None
         self._beaten_at = began

@@ -21,6 +21,7 @@ from stepd.store.base import StoreUnavailable, Tell
 from stepd.store.sqlite.cache import Cache
 from stepd.store.sqlite.connections import OPEN_WAIT_SECONDS, connect_writer
 from stepd.store.sqlite.errors import Broken, Failing, Locked, translated, unavailable
+from stepd.store.sqlite.presence import Presence
 from stepd.store.sqlite.transaction import Transaction
 
 R = TypeVar("R")
@@ -62,11 +63,12 @@ class _Unit:
 class Commits:
     """The queue of units and the connection that writes them. Make it on the loop that will use it."""
 
-    def __init__(self, file: Path, clock: Clock) -> None:
+    def __init__(self, file: Path, clock: Clock, presence: Presence) -> None:
         self._file = file
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._connection: sqlite3.Connection | None = connect_writer(file, OPEN_WAIT_SECONDS)
+        self._presence = presence
         self._cache = Cache()
         self._waiting: deque[_Unit] = deque()
         self._scheduled: asyncio.Handle | None = None
@@ -86,6 +88,7 @@ class Commits:
         if self._connection is None:
             if self._closed:
                 raise StoreUnavailable("The daemon is stopping.")
+            self._presence.check()
             with translated():
                 self._connection = connect_writer(self._file)
         return self._connection
@@ -173,6 +176,7 @@ class Commits:
             self._pauses = 0
             told, spoiled = self._perform(connection, batch)
             if spoiled is None:
+                self._presence.check()
                 self._commit(connection)
                 self._failures = 0
         except BaseException as error:

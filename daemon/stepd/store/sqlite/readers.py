@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from stepd.store.base import StoreUnavailable
 from stepd.store.sqlite.connections import connect_reader
 from stepd.store.sqlite.errors import Broken, translated
+from stepd.store.sqlite.presence import Presence
 
 R = TypeVar("R")
 
@@ -22,8 +23,9 @@ THREADS: Final = 2
 class Readers:
     """A few threads, each with a connection that can't write."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, presence: Presence) -> None:
         self._file = file
+        self._presence = presence
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stepd-read")
         self._own = threading.local()
         self._lock = threading.Lock()
@@ -63,6 +65,7 @@ class Readers:
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if connection is None:
+            self._presence.check()
             connection = self._own.connection = connect_reader(self._file)
             with self._lock:
                 self._open.add(connection)

@@ -34,6 +34,7 @@ from stepd.store.sqlite.decisions import Decisions
 from stepd.store.sqlite.errors import unavailable
 from stepd.store.sqlite.hold import Hold
 from stepd.store.sqlite.operations import Operations
+from stepd.store.sqlite.presence import Presence
 from stepd.store.sqlite.readers import Readers
 from stepd.store.sqlite.schema import bring_up
 
@@ -60,14 +61,15 @@ class SqliteStore:
         self._hold.take()
         try:
             await asyncio.to_thread(bring_up, self._file)
-            self._commits = Commits(self._file, self._clock)
+            presence = Presence(self._file)
+            self._commits = Commits(self._file, self._clock, presence)
         except BaseException as error:
             self._hold.release()
             if isinstance(error, sqlite3.Error):
                 message = f"The database {self._file} can't be opened: {unavailable(error) or error}"
                 raise StoreRefused(message) from error
             raise
-        self._readers = Readers(self._file)
+        self._readers = Readers(self._file, presence)
         self._checkpoints = Checkpoints(self._file, self._commits.look)
         self._commits.committed = self._checkpoints.committed
         if self._listener is not None:
