@@ -194,12 +194,16 @@ def test_a_claim_sent_again_by_a_key_of_other_tenants_gets_nothing(http: Http, t
     fields = {"serves": [{"workflow": flow.name}], "claim_id": str(uuid4())}
     (data,) = claim(here.http, fields).expect(200)["leases"]
     assert claim(there.http, fields).expect(200)["leases"] == []
-    foreign = Lease(there.http, data)
-    for answer in (foreign.heartbeat(started=True), foreign.complete(), foreign.fail("fatal")):
-        answer.expect_problem(404, "not_found")
     (again,) = claim(here.http, fields).expect(200)["leases"]
     assert again["id"] == data["id"]
-    Lease(here.http, data).begin().complete().expect(200)
+
+
+def test_a_lease_is_its_principal_s_also_when_its_key_has_other_tenants_by_now(http: Http, three: Three) -> None:
+    flow, name = make_flow(http, write()), unique()
+    before, after = (make_key(http, "worker", name=name, tenants=[tenant]) for tenant in (three.a, three.b))
+    under(three.of_a, flow).start()
+    (data,) = claim(before.http, {"serves": [{"workflow": flow.name}]}).expect(200)["leases"]
+    Lease(after.http, data).begin().complete().expect(200)
 
 
 # -- work -------------------------------------------------------------------------------------------------------------

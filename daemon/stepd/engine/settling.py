@@ -46,6 +46,7 @@ def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
         settlement = settle_failure(work, attempt, row, failure, "failed", "holder")
         return _answer(work, attempt, late, settlement.disposition, faults=faults)
     end_attempt(work, attempt, row, "completed", "holder")
+    attempt.effect = "applied" if is_write(work.definition.steps[attempt.ordinal]) else "none"
     if state is not None:
         work.changes.payloads["state"] = state
         work.execution.state_size = len(state)

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from stepd_protocol.leases import NextClaim, Span, Usage
 from stepd_protocol.names import NEWLINE_GUARD
 
 Json: TypeAlias = dict[str, Any]
@@ -13,6 +14,14 @@ Json: TypeAlias = dict[str, Any]
 REFERENCE: Final = "#/components/schemas/{name}"
 # What passes through as its own bytes has no type in Python; of these, only objects are taken.
 OBJECTS: Final = (("StartRequest", "state"), ("Complete", "state"))
+# What is read by itself, so that a fault in it never refuses the call, and what it should hold.
+LENIENT_IN: Final = ("Heartbeat", "Complete", "Fail")
+LENIENT: Final[dict[str, Any]] = {
+    "next": NextClaim,
+    "usage": list[Usage],
+    "spans": list[Span],
+    "retry_after": float | str,
+}
 _LIST_NAME: Final = re.compile(r"ListAnswer[_\[](\w+?)[_\]]$")
 
 
@@ -29,6 +38,9 @@ class Schemas:
         for name, member in OBJECTS:
             if name in self._components:
                 self._components[name]["properties"][member]["type"] = "object"
+        for name in LENIENT_IN:
+            if name in self._components:
+                self._say_lenient(self._components[name]["properties"])
 
     def of(self, kind: Any) -> Json:
         """The schema of one of the types, or of a tuple of alternatives."""
@@ -38,6 +50,14 @@ class Schemas:
     def components(self) -> Json:
         """What the schemas refer to, by name in alphabetical order."""
         return dict(sorted(self._components.items()))
+
+    def _say_lenient(self, properties: Json) -> None:
+        for member, kind in LENIENT.items():
+            if member not in properties:
+                continue
+            schema, components = msgspec.json.schema_components([kind], ref_template=REFERENCE)
+            self._components |= {_name(name): _cleaned(one) for name, one in components.items()}
+            properties[member] = {**properties[member], **_cleaned(schema[0])}
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

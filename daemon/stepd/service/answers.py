@@ -66,9 +66,9 @@ def stopping() -> Problem:
 
 
 _REFUSALS = {
-    "already_settled": "its holder has settled this lease with another outcome before",
+    "already_settled": "its holder has settled this lease before, and a beat or another outcome changes nothing",
     "execution_ended": "the execution has ended, or its ending ended this attempt",
-    "lease_lost": "the daemon has ended this attempt, or the fence is not this lease's",
+    "lease_lost": "the daemon has ended this attempt (lapsed, timed out, given up), or the fence is not this lease's",
     "lease_expired": "the lease has lapsed; until it is taken back its outcome is still accepted",
 }
 

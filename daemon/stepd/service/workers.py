@@ -52,7 +52,7 @@ async def heartbeat(daemon: Daemon, caller: Caller, lease_id: str, body: bytes) 
         return request
     reported, warnings = read_report(daemon.settings.limits, request.progress, request.usage, request.spans)
     command = Heartbeat(lease_id, caller.principal, request.fence, request.started, reported)
-    (answer,) = await daemon.store.submit(Decide(command, attempt_id=lease_id, tenants=caller.tenants))
+    (answer,) = await daemon.store.submit(Decide(command, attempt_id=lease_id))
     daemon.directory.beats(lease_id, caller.principal)
     if not isinstance(answer, Alive):
         return _not_taken(daemon, lease_id, answer)
@@ -130,7 +130,7 @@ def _held(held: float) -> float:
 async def _settle(daemon: Daemon, caller: Caller, outcome: Outcome) -> Answer:
     """Settles an attempt; the claim that rides on it shares the commit, and is done only where the answer is 200."""
     command = outcome.command
-    decide = Decide(command, attempt_id=command.attempt_id, tenants=caller.tenants)
+    decide = Decide(command, attempt_id=command.attempt_id)
     riding = _riding_claim(daemon, caller, outcome)
     if riding is None:
         (answer,), dealt = await daemon.store.submit(decide), NO_LEASES
