@@ -53,6 +53,13 @@ def resident_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
-def open_files(pid: int) -> int:
-    """How many files and sockets a process has open."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+def open_sockets(pid: int) -> int:
+    """How many sockets a process has open."""
+    return sum(_target(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # closed meanwhile
+        return ""

@@ -1,0 +1,143 @@
+"""Clients that go away at random instants leave nothing behind: no task, no lock, no lease that nobody has."""
+
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from uuid import uuid4
+
+import pytest
+
+from tests.faults.conftest import MakeDaemon
+from tests.faults.figures import figures, open_sockets, resident_bytes
+from tests.support import raw
+from tests.support.client import Http, Json
+from tests.support.daemon import Daemon
+from tests.support.definitions import brief, read, safe_write
+from tests.support.flow import Flow, listed, make_flow
+from tests.support.raw import Pending
+from tests.support.wait import eventually, moment, together
+
+REQUESTS = 2_000
+THREADS = 8
+MEGABYTE = 1024 * 1024
+
+Send = Callable[[Http, Flow, Random], Pending]
+
+
+def start(http: Http, work: Flow, random: Random) -> Pending:
+    return raw.send(http, "POST", "/v1/executions", {"workflow": work.name, "input": "x" * random.randrange(5_000)})
+
+
+def claim(http: Http, work: Flow, random: Random) -> Pending:
+    body: dict[str, Json] = {"worker": "goner", "claim_id": str(uuid4()), "max": random.randrange(1, 20)}
+    return raw.send(http, "POST", "/v1/leases/claim", {**body, "wait_seconds": 5, "serves": [{"workflow": work.name}]})
+
+
+def view(http: Http, work: Flow, random: Random) -> Pending:
+    id = http.get("/v1/executions", query={"workflow": work.name, "limit": 1}).json["items"][0]["id"]
+    query = random.choice(["", "?include=attempts,payloads", "?wait_seconds=30"])
+    return raw.send_bytes(http, raw.head(http, "GET", f"/v1/executions/{id}{query}", 0))
+
+
+def follow(http: Http, work: Flow, random: Random) -> Pending:
+    id = http.get("/v1/executions", query={"workflow": work.name, "limit": 1}).json["items"][0]["id"]
+    return raw.send_bytes(
+        http, raw.head(http, "GET", f"/v1/executions/{id}/events", 0, {"Accept": "text/event-stream"})
+    )
+
+
+def list_all(http: Http, work: Flow, random: Random) -> Pending:
+    return raw.send_bytes(http, raw.head(http, "GET", "/v1/executions?limit=200", 0))
+
+
+def half(http: Http, work: Flow, random: Random) -> Pending:
+    """A request that breaks off anywhere."""
+    body = b'{"workflow":"%s","input":"%s"}' % (work.name.encode(), b"x" * 2_000)
+    whole = raw.head(http, "POST", "/v1/executions", len(body)) + body
+    return raw.send_bytes(http, whole[: random.randrange(1, len(whole))])
+
+
+def register(http: Http, work: Flow, random: Random) -> Pending:
+    steps = [read(f"s{number}", when="input.a > 1") for number in range(random.randrange(1, 50))]
+    return raw.send(http, "PUT", f"/v1/workflows/{work.name}-2", {"version": str(uuid4()), "steps": steps})
+
+
+KINDS: tuple[Send, ...] = (start, start, claim, claim, claim, view, follow, list_all, half, register)
+
+
+def abort_many(http: Http, work: Flow, seed: int, count: int, stop: threading.Event) -> int:
+    """Sends requests of all kinds and breaks each off after a random time; how many it was."""
+    random = Random(seed)
+    for _ in range(count):
+        if stop.is_set():
+            break
+        pending = random.choice(KINDS)(http, work, random)
+        moment(random.choice((0, 0, 0.0005, 0.002, 0.01)) * random.random())
+        random.choice((Pending.leave, Pending.vanish))(pending)
+    return count
+
+
+@pytest.fixture
+def daemon(make_daemon: MakeDaemon) -> Daemon:
+    return make_daemon().start()
+
+
+def test_two_thousand_requests_that_were_broken_off_leave_nothing(daemon: Daemon) -> None:
+    http = Http(daemon.url)
+    work = make_flow(http, safe_write(**brief(lease=60, reclaim=0)))
+    work.start()
+    figures(http)
+    before_sockets, before_bytes = open_sockets(daemon.pid), resident_bytes(daemon.pid)
+    stop = threading.Event()
+    try:
+        counts = together(
+            [partial(abort_many, http, work, seed, REQUESTS // THREADS, stop) for seed in range(THREADS)], seconds=60
+        )
+    finally:
+        stop.set()
+    assert sum(counts) == REQUESTS
+    check_nobody_is_waited_for(http, daemon, before_sockets)
+    check_no_lease_is_lost(http, work)
+    assert resident_bytes(daemon.pid) - before_bytes < 48 * MEGABYTE
+    assert figures(http).value("stepd_http_requests_total") > REQUESTS / 2
+    assert all(line.labels["status"] != "500" for line in figures(http).lines("stepd_http_requests_total"))
+    assert daemon.stop(10) == 0, "no task held its end up"
+    assert "Traceback" not in daemon.output()
+
+
+def check_nobody_is_waited_for(http: Http, daemon: Daemon, sockets: int) -> None:
+    """No claim is parked, no view or stream follows, no connection is open."""
+    eventually(lambda: figures(http).value("stepd_claims_parked") == 0, seconds=8, what="no claim is parked")
+    eventually(lambda: figures(http).value("stepd_followers") == 0, seconds=8, what="nobody follows")
+    eventually(lambda: open_sockets(daemon.pid) <= sockets, seconds=8, what="all connections are closed")
+
+
+def check_no_lease_is_lost(http: Http, work: Flow) -> None:
+    """Every execution is claimable at once, but for those whose answer had been handed to a connection in time."""
+    runs = listed(http, {"workflow": work.name})
+    handed_over = [run for run in runs if run["status"] != "queued"]
+    claimed: list[str] = []
+    while leases := work.claim(max=100):
+        claimed += [lease.data["execution"]["id"] for lease in leases]
+        for lease in leases:
+            lease.complete().expect(200)
+    held = int(figures(http).value("stepd_leases"))
+    assert len(set(claimed)) == len(claimed)
+    assert len(claimed) + held == len(runs), "each is had by somebody"
+    # Nobody can tell an answer that was read from one that arrived at a host whose program had gone: such a lease
+    # lapses, which is what leases are for. All others went back at once.
+    assert held <= len(handed_over)
+    assert held < len(runs) / 4, f"{held} of {len(runs)} are held by nobody"
+
+
+def test_a_write_lock_outlives_no_client(daemon: Daemon) -> None:
+    """Starts that are broken off in their body or answer hold no transaction open: the next start is quick."""
+    http = Http(daemon.url)
+    work = make_flow(http, read())
+    for number in range(200):
+        pending = half(http, work, Random(number)) if number % 2 else start(http, work, Random(number))
+        pending.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        pending.vanish()
+    assert http.send("POST", "/v1/executions", {"workflow": work.name}, timeout=2).status == 202
