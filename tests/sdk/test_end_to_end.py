@@ -4,7 +4,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from stepd_worker import (
     Workflow,
     cel,
 )
-from tests.sdk.running import RunningWorker, wait_for
+from tests.sdk.running import wait_for
+from tests.sdk.served import is_served, serving
 from tests.support.daemon import Daemon
 from tests.support.daemon import running as running_daemon
 
@@ -44,25 +44,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def client(daemon: Daemon) -> Iterator[Client]:
     with Client(daemon.url) as client:
         yield client
-
-
-@contextmanager
-def serving(client: Client, *workflows: Workflow, **settings: Any) -> Iterator[RunningWorker]:
-    """A worker, once its workflows are registered."""
-    run = RunningWorker(Worker(client, **{"concurrency": 4, **settings}).register(*workflows))
-    try:
-        wait_for(lambda: run.error or all(_is_served(client, w.name) for w in workflows), "the worker to serve")
-        assert run.error is None
-        yield run
-    finally:
-        run.stop(drain=False)
-
-
-def _is_served(client: Client, workflow: str) -> bool:
-    try:
-        return any(version["served"] for version in client.workflow(workflow)["versions"])
-    except ApiError:
-        return False
 
 
 @dataclass
@@ -103,7 +84,7 @@ async def test_the_same_in_a_loop(daemon: Daemon) -> None:
     worker = Worker(daemon.url, concurrency=4).register(echo)
     serving = asyncio.create_task(worker.serve_async())
     async with Client(daemon.url) as client:
-        await asyncio.to_thread(wait_for, lambda: _is_served(client, "echo"), "the worker to serve")
+        await asyncio.to_thread(wait_for, lambda: is_served(client, "echo"), "the worker to serve")
         views = await asyncio.gather(*(client.start.aio("echo", n) for n in range(20)))
         results = await asyncio.gather(*(client.result.aio(v["id"], timeout_seconds=SECONDS) for v in views))
         events = [event["seq"] async for event in client.events.aio(views[0]["id"])]

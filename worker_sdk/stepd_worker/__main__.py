@@ -3,12 +3,18 @@
 import argparse
 import importlib
 import logging
+import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from stepd_worker.errors import StepdError
 from stepd_worker.worker import Worker
 from stepd_worker.workflow import Workflow
+
+LEFT_THREADS_SECONDS: Final = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,5 +65,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _leave(status: int) -> NoReturn:
+    """Ends the process, also where a body left a thread behind that Python would wait for."""
+    give_up_at = time.monotonic() + LEFT_THREADS_SECONDS
+    left = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
+    for thread in left:
+        thread.join(max(give_up_at - time.monotonic(), 0))
+    names = ", ".join(thread.name for thread in left if thread.is_alive())
+    if names:
+        print(f"stepd_worker: threads that bodies left behind are given up: {names}", file=sys.stderr)  # noqa: T201 — as above
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

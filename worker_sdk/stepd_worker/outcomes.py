@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from stepd_protocol.names import ReportedEffect, is_name
 from stepd_worker.errors import Cancelled, NotApplied, Retryable, StepFailed
@@ -89,11 +89,11 @@ def invalid_input(fault: Exception) -> Failed:
 
 
 def _typed(error: StepFailed, effect: ReportedEffect | None, held: Held) -> Failed:
-    message = _message(error)
-    if not is_name(text_of(error.class_)):
-        wrong = f"StepFailed was raised with {text_of(error.class_)!r}, which is no name for a class"
+    message, class_ = _message(error), cast("object", error.class_)
+    if not isinstance(class_, str) or not is_name(class_):
+        wrong = f"StepFailed was raised with {text_of(class_)!r}, which is no name for a class"
         return Failed("fatal", _cut(f"{wrong}: {message}"), effect, _details(error, held))
-    return Failed(text_of(error.class_), message, effect, _details(error, held))
+    return Failed(class_, message, effect, _details(error, held))
 
 
 def _message(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ import msgspec
 from yarl import URL
 
 from stepd_worker.errors import ApiError
+from stepd_worker.resolving import Resolver
 
 DEFAULT_URL: Final = "http://127.0.0.1:7117"
 READ_SECONDS: Final = 10.0
@@ -112,7 +114,7 @@ class Transport:
         session = self._sessions.get(loop)
         if session is None or session.closed:
             session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=Resolver()),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self.endpoint.headers(),
                 auto_decompress=False,
@@ -127,7 +129,9 @@ class Transport:
     def _explain(self, fault: Exception) -> str:
         if isinstance(fault, aiohttp.ClientConnectorError):
             error = fault.os_error
-            return f"Nothing answers at {self.endpoint.url}: {os.strerror(error.errno) if error.errno else error}"
+            # A name that leads nowhere has numbers of its own.
+            why = error.strerror if isinstance(error, socket.gaierror) else error.errno and os.strerror(error.errno)
+            return f"Nothing answers at {self.endpoint.url}: {why or error}"
         text = str(fault) or type(fault).__name__
         return f"No answer from {self.endpoint.url}: {text}"
 
