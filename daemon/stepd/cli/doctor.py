@@ -18,8 +18,9 @@ WRONG: Final = 78
 """Exit status where anything is wrong: that of sysexits.h for a faulty configuration."""
 
 HELP: Final = (
-    "Check a configuration, its database and the daemon that runs, and say what is wrong. Takes the flags and the "
-    "environment of serve. Only reads: nothing is written to the database, and a daemon that runs goes on undisturbed."
+    "Say what is wrong with a configuration and a store. Takes the flags and the environment of serve, and looks at "
+    "the settings, the database, the daemon that runs, and what waits in the queue. Only reads: nothing is written, "
+    "and a daemon that runs goes on undisturbed."
 )
 EXIT_CODES: Final = """\b
 Exit codes:

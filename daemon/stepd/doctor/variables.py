@@ -17,6 +17,7 @@ OF_CLIENTS: Final = (
 )
 KNOWN: Final = (*(setting.variable for setting in SETTINGS), *VARIABLES, *OF_CLIENTS)
 LIKENESS: Final = 0.75
+_ENDS: Final = tuple(name.removeprefix(PREFIX) for name in KNOWN)
 
 
 def examine_variables(environment: Mapping[str, str]) -> list[Finding]:
@@ -29,6 +30,9 @@ def examine_variables(environment: Mapping[str, str]) -> list[Finding]:
 
 
 def _finding(name: str) -> Finding:
-    likely = get_close_matches(name.upper(), KNOWN, n=1, cutoff=LIKENESS)
-    way_out = f"Did you mean {likely[0]}?" if likely else "Remove it, or see docs/configuration.md for what there is."
+    # Without what all of them begin with, which would make any two alike.
+    likely = get_close_matches(name.upper().removeprefix(PREFIX), _ENDS, n=1, cutoff=LIKENESS)
+    way_out = (
+        f"Did you mean {PREFIX}{likely[0]}?" if likely else "Remove it, or see docs/configuration.md for what there is."
+    )
     return warning("variables", f"nothing reads {name}", way_out)
