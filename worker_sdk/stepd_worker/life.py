@@ -91,6 +91,9 @@ class Life:
             pass
 
     def _stop(self, drain: bool) -> None:
+        if not self._told.is_set() or not drain:
+            how = f"bodies may run on for {self._drain_seconds:g} s" if drain else "at once"
+            logger.info("Stopping with %d leases in hand: %s", len(self._held), how)
         self._stopping.set()
         self._told.set()
         if not drain:
