@@ -87,7 +87,7 @@ def abort_beside(http: Http, work: Flow, seed: int, count: int) -> None:
         partial(abort_many, http, work, seed * THREADS + number, count // THREADS, stop) for number in range(THREADS)
     ]
     try:
-        assert sum(together(clients, seconds=60)) == count
+        assert sum(together([*clients], seconds=60)) == count
     finally:
         stop.set()
 

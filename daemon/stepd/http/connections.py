@@ -1,4 +1,4 @@
-"""Owns the end of a connection whose client has gone: hypercorn would keep an idle one for its whole keep-alive time."""
+"""Owns the end of a connection whose client has gone: hypercorn would keep an idle one for all its keep-alive time."""
 
 from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer

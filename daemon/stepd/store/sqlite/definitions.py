@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import OrderedDict
 from typing import Final
 
 from msgspec.structs import astuple, replace
@@ -34,29 +35,43 @@ ALL_VERSIONS: Final = f"{VERSIONS.select} order by workflow, number"
 VERSIONS_OF: Final = f"{VERSIONS.select} where workflow = ? order by number"
 ALL_CURRENT: Final = "select workflow, version from current_versions"
 OPEN: Final = "select workflow, version, count(*) from executions"
+KEPT_STEPS: Final = 5_000
+"""Steps of all versions that are kept compiled, at about 5 KB each; others are compiled again when they are used."""
 
 
 class Definitions:
-    """The compiled versions that were used, by workflow and version; a version never changes."""
+    """The compiled versions that were used last, by workflow and version; a version never changes."""
 
-    def __init__(self) -> None:
-        self._compiled: dict[tuple[str, str], Compiled] = {}
+    def __init__(self, steps_max: int = KEPT_STEPS) -> None:
+        self._compiled: OrderedDict[tuple[str, str], Compiled] = OrderedDict()
+        self._steps_max = steps_max
+        self._steps = 0
 
     def keep(self, compiled: Compiled) -> None:
         """Keeps one that was compiled elsewhere, once its registration is committed."""
-        self._compiled[(compiled.name, compiled.version)] = compiled
+        key = (compiled.name, compiled.version)
+        if (known := self._compiled.pop(key, None)) is not None:
+            self._steps -= len(known.steps)
+        self._compiled[key] = compiled
+        self._steps += len(compiled.steps)
+        while self._steps > self._steps_max and len(self._compiled) > 1:
+            _, forgotten = self._compiled.popitem(last=False)
+            self._steps -= len(forgotten.steps)
 
     def cached(self, workflow: str, version: str) -> Compiled | None:
-        """The compiled version where it was used before."""
-        return self._compiled.get((workflow, version))
+        """The compiled version where it is still kept."""
+        compiled = self._compiled.get((workflow, version))
+        if compiled is not None:
+            self._compiled.move_to_end((workflow, version))
+        return compiled
 
     def get(self, connection: sqlite3.Connection, workflow: str, version: str) -> Compiled | None:
         """The compiled version; None where there is none."""
-        compiled = self._compiled.get((workflow, version))
+        compiled = self.cached(workflow, version)
         if compiled is None:
             values = connection.execute(VERSION, (workflow, version)).fetchone()
             if values is not None:
-                compiled = self._compiled[(workflow, version)] = _compile(VERSIONS.read(values))
+                self.keep(compiled := _compile(VERSIONS.read(values)))
         return compiled
 
     def for_start(self, connection: sqlite3.Connection, workflow: str, version: str | None) -> Compiled | None:
