@@ -15,6 +15,7 @@ from stepd import keys
 from stepd.cli import exits
 from stepd.engine import transitions
 from stepd.settings import SETTINGS, Setting
+from tools import api_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -54,6 +55,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "limits": limits,
     "key-variables": key_variables,
     "exit-codes": exit_codes,
+    **api_pages.writers(),
 }
 
 

@@ -47,6 +47,12 @@ def test_generated_parts_are_what_the_code_says() -> None:
     assert not stale, report(stale, "These pages are stale; run `make docs`:")
 
 
+def test_every_generated_part_stands_on_a_page() -> None:
+    standing = {found["name"] for page in generated.pages() for found in generated.PART.finditer(_read(page))}
+    missing = sorted(generated.WRITERS.keys() - standing)
+    assert not missing, report(missing, "No page has these parts; a new tag of the API needs a page in docs/api:")
+
+
 def test_a_marked_part_is_written_anew_and_the_rest_is_left() -> None:
     page = "before\n<!-- generated: attempt-states -->\nold\n<!-- end of generated -->\nafter\n"
     written = generated.rewrite(page)
