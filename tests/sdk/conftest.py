@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from stepd_worker import Client
 from tests.sdk.peer import Peer, running_peer
+from tests.support.daemon import Daemon
+from tests.support.daemon import running as running_daemon
+
+SHORT_LEASES = ("--lease-seconds", "1", "--heartbeat-seconds", "0.25", "--reclaim-seconds", "0.5")
 
 
 @pytest.fixture
@@ -12,3 +17,17 @@ def peer() -> Iterator[Peer]:
     """A scripted daemon on a port of its own."""
     with running_peer() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A real daemon with short leases, for all tests: each has a workflow of its own name."""
+    with running_daemon(tmp_path_factory.mktemp("daemon") / "stepd.db", *SHORT_LEASES) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    """A way to that daemon which no proxy disturbs."""
+    with Client(daemon.url) as client:
+        yield client

@@ -130,7 +130,7 @@ class Peer:
     # --- How it works
 
     def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.005,), daemon=True).start()
 
     def stop(self) -> None:
         with self._changed:

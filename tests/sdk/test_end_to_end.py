@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,20 +28,6 @@ from tests.support.daemon import running as running_daemon
 
 SECONDS = 20.0
 AGAIN_AT_ONCE = Retry(max_attempts=3, initial_seconds=0.05)
-SHORT_LEASES = ("--lease-seconds", "1.5", "--heartbeat-seconds", "0.3", "--reclaim-seconds", "1")
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon for the whole module; each test has a workflow of its own name."""
-    with running_daemon(tmp_path_factory.mktemp("daemon") / "stepd.db", *SHORT_LEASES) as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def client(daemon: Daemon) -> Iterator[Client]:
-    with Client(daemon.url) as client:
-        yield client
 
 
 @dataclass
@@ -177,20 +161,6 @@ def test_an_effect_begins_when_the_body_says_so(client: Client, plain: bool) -> 
     with serving(client, flow):
         assert client.wait(client.start(name)["id"], timeout_seconds=SECONDS)["status"] == "completed"
     assert seen == [["attempt.leased"], ["attempt.leased", "attempt.started"]]
-
-
-def test_a_long_body_keeps_its_lease_while_it_blocks_the_loop(client: Client) -> None:
-    long = Workflow("long", output=cel("steps.work.output"))
-
-    @long.step(effect="non_idempotent_write")
-    async def work(ctx: Context, input: Any) -> int:
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline:
-            time.sleep(0.05)  # noqa: ASYNC251 — the loop is blocked on purpose
-        return ctx.attempt
-
-    with serving(client, long):
-        assert client.result(client.start("long")["id"], timeout_seconds=SECONDS) == 1
 
 
 @pytest.mark.parametrize("plain", [True, False])

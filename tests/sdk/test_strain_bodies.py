@@ -4,7 +4,7 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Never
 
@@ -13,24 +13,9 @@ import pytest
 from stepd_worker import Client, Context, Retryable, StepFailed, Workflow, cel
 from tests.sdk.served import serving, worker_process
 from tests.support.daemon import Daemon
-from tests.support.daemon import running as running_daemon
 
 SECONDS = 20.0
-SHORT_LEASES = ("--lease-seconds", "1", "--heartbeat-seconds", "0.25", "--reclaim-seconds", "0.2")
 MEGABYTE = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon for the whole module; each test has a workflow of its own name."""
-    with running_daemon(tmp_path_factory.mktemp("daemon") / "stepd.db", *SHORT_LEASES) as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def client(daemon: Daemon) -> Iterator[Client]:
-    with Client(daemon.url) as client:
-        yield client
 
 
 def ends(client: Client, execution: dict[str, Any]) -> dict[str, Any]:
@@ -294,14 +279,13 @@ def test_telemetry_costs_no_lease_and_no_outcome(client: Client) -> None:
 # --- Processes
 
 
-@pytest.mark.parametrize(("way", "status"), [("return", 0), ("sys.exit", 7), ("raise", 1)])
-def test_a_forked_child_ends_where_the_body_does(
-    daemon: Daemon, client: Client, tmp_path: Path, way: str, status: int
-) -> None:
+def test_a_forked_child_ends_where_the_body_does(daemon: Daemon, client: Client, tmp_path: Path) -> None:
+    statuses = {"return": 0, "sys.exit": 7, "raise": 1}
     with worker_process(daemon.url, "tests.sdk.straining:forking", tmp_path / "worker.log") as worker:
-        view = ends(client, client.start("forking", way))
-        view = client.get(view["id"], include=["payloads"])
+        ended = {way: ends(client, client.start("forking", way)) for way in statuses}
+        views = {way: client.get(view["id"], include=["payloads"]) for way, view in ended.items()}
         worker.terminate()
         assert worker.ended(SECONDS) == 0
-    assert [step["output"] for step in view["steps"]] == [status, status]
-    assert lost_in(client, view) == []
+    outputs = {way: [step["output"] for step in view["steps"]] for way, view in views.items()}
+    assert outputs == {way: [status, status] for way, status in statuses.items()}
+    assert [way for way, view in views.items() if lost_in(client, view)] == []

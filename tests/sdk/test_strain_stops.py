@@ -9,33 +9,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stepd_worker import Client, Context, Workflow
 from tests.sdk.running import wait_for
 from tests.sdk.served import serving, worker_process
 from tests.sdk.straining import STEADY_STEPS
 from tests.support.daemon import Daemon
-from tests.support.daemon import running as running_daemon
 from tests.support.wait import moment
 
 SECONDS = 30.0
-EXECUTIONS = 60
+EXECUTIONS = 50
 GAP_SECONDS = STEADY_STEPS / 100
 LAPSES = frozenset({"attempt.orphaned", "attempt.lost", "attempt.late", "attempt.failed", "step.failed"})
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon for the whole module; each test has a workflow of its own name."""
-    with running_daemon(tmp_path_factory.mktemp("daemon") / "stepd.db") as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def client(daemon: Daemon) -> Iterator[Client]:
-    with Client(daemon.url) as client:
-        yield client
 
 
 def types_in(client: Client, executions: list[dict[str, Any]]) -> Counter[str]:
@@ -98,7 +82,7 @@ def test_bodies_that_do_not_stop_do_not_keep_the_worker(daemon: Daemon, client: 
         "tests.sdk.straining:stubborn",
         tmp_path / "worker.log",
         "--drain-seconds",
-        "0.5",
+        "0.1",
     ) as worker:
         view = client.start("stubborn")
         wait_for(lambda: types_in(client, [view])["attempt.leased"] == 3, "all bodies to begin")
@@ -134,7 +118,7 @@ def test_two_workers_of_one_name_share_the_work(client: Client) -> None:
         ctx.cancelled.wait(0.01)
 
     for number in range(10):
-        flow.step(f"s{number}", effect="non_idempotent_write", needs=[])(body)
+        flow.step(f"s{number}", effect="non_idempotent_write", needs=[], lease_seconds=10)(body)
     with ExitStack() as workers:
         first = workers.enter_context(serving(client, flow, name="twin", drain_seconds=10))
         workers.enter_context(serving(client, flow, name="twin", drain_seconds=10))
