@@ -2,14 +2,23 @@
 
 from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.events import Event, Updated
 
 
 class Connection(TCPServer):
-    """One connection, over as soon as its client has closed it."""
+    """One connection, over as soon as its client has closed it and its last call has ended."""
+
+    _left = False
+    """The client sends nothing more: there is no idle time to be counted."""
+
+    async def protocol_send(self, event: Event) -> None:
+        if not (self._left and isinstance(event, Updated)):
+            await super().protocol_send(event)
 
     async def _read_data(self) -> None:
         await super()._read_data()
-        # The connection's tasks are waited for next; the one that counts its idle seconds is of no use any more.
+        # The connection's tasks are waited for next; the one that counts idle seconds would be waited for in vain.
+        self._left = True
         await self.idle_task.stop()
 
 
