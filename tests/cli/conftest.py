@@ -1,6 +1,8 @@
 """Owns the fixtures of the command line's tests: the program against a scripted daemon, and against a real one."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,8 @@ from tests.cli.program import Program
 from tests.sdk.peer import Peer, running_peer
 from tests.support.client import Http
 from tests.support.daemon import Daemon, running
+from tests.support.definitions import read
+from tests.support.flow import make_flow
 
 
 @pytest.fixture
@@ -40,3 +44,19 @@ def real(daemon: Daemon) -> Program:
 def http(daemon: Daemon) -> Http:
     """Plain calls to the real daemon."""
     return Http(daemon.url)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that a daemon has left in good order, with one execution in its queue."""
+    file = tmp_path_factory.mktemp("made") / "stepd.db"
+    with running(file) as daemon:
+        make_flow(Http(daemon.url), read()).start()
+        assert daemon.stop() == 0
+    return file
+
+
+@pytest.fixture
+def file(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copy(made, tmp_path / "stepd.db"))

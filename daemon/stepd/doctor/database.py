@@ -48,9 +48,7 @@ def examine_database(settings: Settings, now: int) -> Database:
     """Every check of the file. `now` in ms."""
     nobody = Held(False, None)
     try:
-        file = sqlite_file(settings).absolute()
-        if file.is_symlink():
-            file = file.resolve()
+        file = sqlite_file(settings).resolve()
         rights = _rights(file)
         if rights is not None:
             return Database([rights], nobody)
@@ -68,17 +66,16 @@ def examine_database(settings: Settings, now: int) -> Database:
 
 
 def _whole(file: Path, holder: Held, findings: list[Finding], now: int) -> Database:
-    """What is in a file that can be read at all."""
+    """What is in a file that can be read at all. What a damaged one holds is not gone by."""
     try:
         contents = read_contents(file, HEAD, now, is_held=holder.is_held)
-        more = [_schema(file, contents)]
-        if more[0].status == "ok":
-            more += [_integrity(file, holder), _log(file, holder)]
-            if holder.is_held:
-                more.append(_pulse(contents, now))
+        findings = [*findings, _schema(file, contents)]
+        if findings[-1].status == "ok":
+            findings += [_log(file, holder), *([_pulse(contents, now)] if holder.is_held else ())]
+        findings.append(_integrity(file, holder))
     except Unreadable as fault:
-        return _settled(file, Database([*findings, _unread(file, str(fault))], holder))
-    return _settled(file, Database([*findings, *more], holder, contents))
+        return _settled(file, Database([*findings, _unread(file, fault)], holder))
+    return _settled(file, Database(findings, holder, None if findings[-1].status == "wrong" else contents))
 
 
 def _settled(file: Path, database: Database) -> Database:
@@ -141,7 +138,8 @@ def _schema(file: Path, contents: Contents) -> Finding:
 
 
 def _integrity(file: Path, holder: Held) -> Finding:
-    damages = check_integrity(file, is_held=holder.is_held)
+    is_free = not holder.is_held and holder.is_sure
+    damages = check_integrity(file, is_held=holder.is_held, seconds=None if is_free else CHECK_BESIDE_SECONDS)
     if damages is None:
         return warning(
             "integrity",
@@ -153,9 +151,9 @@ def _integrity(file: Path, holder: Held) -> Finding:
     return ok("integrity", "the file is whole")
 
 
-def _unread(file: Path, fault: str) -> Finding:
-    if "damaged" in fault or "not an SQLite" in fault:
-        return wrong("integrity", f"{file}: {fault}", RESTORE)
+def _unread(file: Path, fault: Unreadable) -> Finding:
+    if fault.is_damaged:
+        return wrong("integrity", f"{file} is damaged: {fault}", RESTORE)
     return warning("database", f"{file} was not looked into: {fault}", "Run stepd doctor again in a moment.")
 
 

@@ -50,10 +50,17 @@ def _is_locked(lock: Path, holder: Holder | None) -> bool:
     if not lock.exists():
         return False
     try:
-        inode, lines = lock.stat().st_ino, LOCKS.read_text("ascii").splitlines()
+        found, lines = lock.stat(), LOCKS.read_text("ascii").splitlines()
     except OSError:
         return holder is not None and _is_alive(holder)
-    return any("FLOCK" in words and words[-3].endswith(f":{inode}") for line in lines if (words := line.split()))
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    for words in map(str.split, lines):
+        if "FLOCK" not in words or not words[-3].endswith(f":{found.st_ino}"):
+            continue
+        # Some file systems show another device here than there; then it must be who has signed.
+        if words[-3].startswith(f"{device}:") or (holder is not None and words[-4] == str(holder.pid)):
+            return True
+    return False
 
 
 def _is_alive(holder: Holder) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
-from stepd.store.base import QueueLine, Scope
+from stepd.store.base import QueueLine, Scope, Serve
 from stepd.store.records import ServiceRow, WorkerRow
 from stepd.store.sqlite import lists, records
-from stepd.store.sqlite.errors import unavailable
+from stepd.store.sqlite.errors import PRIMARY_MASK, unavailable
 from stepd.store.sqlite.schema import TABLES, VERSION
 
 MAGIC: Final = b"SQLite format 3\0"
@@ -22,6 +24,8 @@ CHECK_BESIDE_SECONDS: Final = 10.0
 """How long the integrity check may take while a daemon runs: as long as it reads, the log can't begin anew."""
 PROGRESS_STEPS: Final = 10_000
 DAMAGES_MAX: Final = 5
+SIGNS_OF_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""The last is a table or an index that is missing, though the version says that it is there."""
 OVERDUE_MS: Final = 5_000
 WORKERS_MS: Final = 3_600_000
 
@@ -41,7 +45,11 @@ OVERDUE: Final = (
 
 
 class Unreadable(Exception):
-    """The file can't be read as a database of stepd; `str()` of it says why."""
+    """The file can't be read as a database of stepd, for good where it is damaged; `str()` of it says why."""
+
+    def __init__(self, why: str, *, is_damaged: bool = False) -> None:
+        super().__init__(why)
+        self.is_damaged = is_damaged
 
 
 class Contents(msgspec.Struct, kw_only=True):
@@ -91,10 +99,10 @@ def connect(file: Path, *, is_held: bool) -> sqlite3.Connection:
     """
     if is_held:
         options = "mode=ro"
+    elif log_of(file).exists() and file.with_name(f"{file.name}-shm").exists():
+        options = "mode=ro&readonly_shm=1"
     elif log_bytes(file) == 0:
         options = "mode=ro&immutable=1"
-    elif file.with_name(f"{file.name}-shm").exists():
-        options = "mode=ro&readonly_shm=1"
     else:
         raise Unreadable(
             f"beside it is a log, {log_of(file).name}, without its index, and reading it would write one; "
@@ -108,37 +116,41 @@ def connect(file: Path, *, is_held: bool) -> sqlite3.Connection:
 
 def read_contents(file: Path, newest: str, now: int, *, is_held: bool) -> Contents:
     """What the file holds; of a schema other than ``newest`` only its version. ``now`` in ms. Raises Unreadable."""
-    try:
-        connection = connect(file, is_held=is_held)
-        try:
-            return _contents(connection, newest, now)
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise Unreadable(str(unavailable(error) or error)) from error
+    with _reading(file, is_held=is_held) as connection:
+        return _checked(_contents(connection, newest, now))
 
 
-def check_integrity(file: Path, *, is_held: bool) -> list[str] | None:
-    """What is damaged, at most five lines; None where a daemon runs and there was no time to look at everything.
+def check_integrity(file: Path, *, is_held: bool, seconds: float | None = None) -> list[str] | None:
+    """What is damaged, at most five lines; None where `seconds` were not enough to look at everything.
 
     Raises Unreadable.
     """
     try:
-        connection = connect(file, is_held=is_held)
-        try:
-            if is_held:
-                deadline = time.monotonic() + CHECK_BESIDE_SECONDS
+        with _reading(file, is_held=is_held) as connection:
+            if seconds is not None:
+                deadline = time.monotonic() + seconds
                 connection.set_progress_handler(lambda: time.monotonic() > deadline, PROGRESS_STEPS)
             found = [str(line) for (line,) in connection.execute(CHECK)]
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+    except Unreadable as fault:
+        if fault.is_damaged:
+            return [str(fault)]
+        if getattr(fault.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
             return None
-        if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return [str(error)]
-        raise Unreadable(str(unavailable(error) or error)) from error
+        raise
     return [] if found == ["ok"] else found
+
+
+@contextmanager
+def _reading(file: Path, *, is_held: bool) -> Iterator[sqlite3.Connection]:
+    """A connection for as long as it is read from. Raises Unreadable for whatever goes wrong meanwhile."""
+    try:
+        with closing(connect(file, is_held=is_held)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        is_damaged = getattr(error, "sqlite_errorcode", 0) & PRIMARY_MASK in SIGNS_OF_DAMAGE
+        raise Unreadable(str(unavailable(error) or error), is_damaged=is_damaged) from error
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise Unreadable(f"a row makes no sense: {error}", is_damaged=True) from error
 
 
 def _contents(connection: sqlite3.Connection, newest: str, now: int) -> Contents:
@@ -155,4 +167,15 @@ def _contents(connection: sqlite3.Connection, newest: str, now: int) -> Contents
     (contents.overdue,) = connection.execute(OVERDUE, {"at": now - OVERDUE_MS}).fetchone()
     contents.queue = lists.queue(connection, Scope())
     contents.workers = records.workers(connection, now - WORKERS_MS)
+    return contents
+
+
+def _checked(contents: Contents) -> Contents:
+    """The same. A damaged file may hold anything, which SQLite's own check can't see. Raises MsgspecError."""
+    if contents.service is not None:
+        msgspec.json.decode(contents.service.settings, type=dict)
+    for row in contents.workers:
+        msgspec.json.decode(row.serves, type=tuple[Serve, ...])
+        msgspec.json.decode(row.tenants, type=tuple[str, ...])
+    msgspec.convert(msgspec.to_builtins(contents, builtin_types=(bytes,)), Contents)
     return contents
