@@ -6,12 +6,13 @@ or a workflow get a real one, so that they reach what lies behind the first refu
 
 import os
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import schemathesis
 from schemathesis import Case, HookContext, Response
 
+AnyCase: TypeAlias = "Case[Any]"
 SHORT_WAIT = 0.02
 KEPT = 40
 """How many ids of a kind are remembered."""
@@ -21,11 +22,13 @@ CLAIM = "/v1/leases/claim"
 _random = Random(20)
 _executions: list[str] = []
 _leases: list[tuple[str, int]] = []
-_workflows: list[str] = []
+_workflows: list[str] = ["fuzzed-1", "fuzzed-2"]
+_cursors: dict[str, str] = {}
+"""The last cursor of each list."""
 
 
 @schemathesis.hook
-def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> None:
+def before_call(context: HookContext, case: AnyCase, kwargs: dict[str, Any]) -> None:
     _shorten_waits(case)
     if case.path_parameters.get("id") == OWN_KEY:
         case.path_parameters["id"] = "someone-elses"
@@ -34,7 +37,7 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> Non
 
 
 @schemathesis.hook
-def after_call(context: HookContext, case: Case, response: Response) -> None:
+def after_call(context: HookContext, case: AnyCase, response: Response) -> None:
     if response.status_code not in (200, 201, 202) or not response.headers.get("content-type", [""])[0].endswith(
         "json"
     ):
@@ -42,6 +45,10 @@ def after_call(context: HookContext, case: Case, response: Response) -> None:
     answer = response.json()
     if not isinstance(answer, dict):
         return
+    if "/complete" in case.path or "/fail" in case.path:
+        _leases[:] = [lease for lease in _leases if lease[0] != case.path_parameters["id"]]
+    if isinstance(answer.get("next"), str):
+        _cursors[case.path] = answer["next"]
     if case.path == "/v1/executions" and case.method == "POST":
         _remember(_executions, answer["id"])
     if case.path == "/v1/workflows/{name}" and case.method == "PUT":
@@ -50,7 +57,7 @@ def after_call(context: HookContext, case: Case, response: Response) -> None:
         _remember(_leases, (lease["id"], lease["fence"]))
 
 
-def _shorten_waits(case: Case) -> None:
+def _shorten_waits(case: AnyCase) -> None:
     """Waits that are valid become short ones; what is no valid wait stays as it is."""
     for place in (case.body, case.query, _next_of(case.body)):
         if not isinstance(place, dict):
@@ -68,12 +75,14 @@ def _is_long(wait: object) -> bool:
     return isinstance(wait, (int, float)) and not isinstance(wait, bool) and SHORT_WAIT < wait <= 60
 
 
-def _make_real(case: Case) -> None:
+def _make_real(case: AnyCase) -> None:
     """Puts an id that exists where there is room for one."""
     body = case.body if isinstance(case.body, dict) else {}
     parameters = case.path_parameters
     if "/executions/{id}" in case.path and _executions:
         parameters["id"] = _random.choice(_executions)
+    if "cursor" in (case.query or {}) and case.path in _cursors:
+        case.query = {"cursor": _cursors[case.path]}
     if "/leases/{id}" in case.path and _leases:
         parameters["id"], fence = _random.choice(_leases)
         if isinstance(body.get("fence"), int):

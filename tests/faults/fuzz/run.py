@@ -1,9 +1,9 @@
 """Runs schemathesis, made from the daemon's own OpenAPI document, against a daemon; tells what it found."""
 
-import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,38 @@ class Found:
             counts[line.labels["status"]] = counts.get(line.labels["status"], 0) + int(line.value)
         return dict(sorted(counts.items()))
 
+    def faults(self) -> list[str]:
+        """What must not be; none where all is well."""
+        faults = []
+        if self.status != 0:
+            faults.append(f"the fuzzer found something, and ended with {self.status}")
+        if "500" in self.by_status:
+            faults.append(f"{self.by_status['500']} answers were 500")
+        if "Traceback" in self.log:
+            faults.append("the daemon's log has a traceback")
+        return faults
 
-def fuzz(folder: Path, *, examples: int, seed: int, phases: str = "examples,coverage,fuzzing,stateful") -> Found:
-    """Fuzzes a daemon of its own on a new file in `folder`; `examples` is per operation and phase."""
+
+def fuzz(
+    folder: Path,
+    *,
+    examples: int,
+    seed: int,
+    phases: str = "examples,coverage,fuzzing,stateful",
+    change: Callable[[Json], None] = lambda _: None,
+) -> Found:
+    """Fuzzes a daemon of its own on a new file in `folder`; `examples` is per operation and phase.
+
+    `change` may falsify the document, to see that it would be noticed.
+    """
     secret = secrets.token_urlsafe(32)
     daemon = Daemon(folder / "stepd.db", env={"STEPD_ADMIN_KEYS": f"fuzzer={secret}"})
     try:
         http = Http(daemon.start().url, secret)
         document = folder / "openapi.yaml"
-        document.write_text(yaml.safe_dump(closed(yaml.safe_load(http.get("/openapi.yaml").body))))
+        content = closed(yaml.safe_load(http.get("/openapi.yaml").body))
+        change(content)
+        document.write_text(yaml.safe_dump(content))
         _prepare(http)
         command = [
             str(PROGRAM),
@@ -123,7 +146,3 @@ def _prepare(http: Http) -> None:
         register(http, name, {"steps": steps}).expect(201)
         for number in range(5):
             http.post("/v1/executions", {"workflow": name, "input": number}).expect(202)
-
-
-if __name__ == "__main__":
-    os.chdir(sys.argv[1])
