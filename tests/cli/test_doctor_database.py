@@ -116,6 +116,28 @@ for found in examine({"database": f"sqlite:///{sys.argv[1]}"}, {}, "http://127.0
 """
 
 
+def by_another_user(file: Path) -> str:
+    """A line for each finding of an examination that doesn't run as root."""
+    command = [sys.executable, "-c", BY_ANOTHER_USER, str(file)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_a_file_that_has_vanished_under_its_daemon(tmp_path: Path) -> None:
+    with running(tmp_path / "stepd.db") as daemon:
+        daemon.file.unlink()
+        examine(daemon.file, url=daemon.url).expect("database", "wrong", "is gone", f"pid {daemon.pid} on ", "restore")
+
+
+def test_a_log_that_another_user_has_made(made: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(shutil.copy(made, Path(name) / "stepd.db"))
+        file.parent.chmod(0o777)
+        file.chmod(0o666)
+        log = Path(f"{file}-wal")
+        log.touch(0o400)
+        assert f"wrong database {log} can't be" in by_another_user(file)
+
+
 @pytest.mark.parametrize(
     ("mode", "of_directory", "says"),
     [
@@ -131,8 +153,7 @@ def test_a_file_that_may_not_be_used(made: Path, mode: int, of_directory: int, s
         file.chmod(mode)
         file.parent.chmod(of_directory)
         try:
-            command = [sys.executable, "-c", BY_ANOTHER_USER, str(file)]
-            told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+            told = by_another_user(file)
         finally:
             file.parent.chmod(0o755)
     assert [line for line in told.splitlines() if line.startswith("wrong database") and says in line], told

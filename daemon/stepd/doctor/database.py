@@ -27,6 +27,8 @@ MIB: Final = 1_048_576
 FREE_WRONG_BYTES: Final = 100 * MIB
 FREE_LOW_BYTES: Final = 1024 * MIB
 PULSE_STALE_MS: Final = 5_000
+BESIDE: Final = ("-wal", "-shm", ".lock")
+NOBODY: Final = Held(False, None)
 
 RESTORE: Final = "Stop the daemon and restore a copy, as docs/operations.md says."
 ANOTHER: Final = "Name another file with --database."
@@ -46,23 +48,31 @@ class Database(Struct, frozen=True):
 
 def examine_database(settings: Settings, now: int) -> Database:
     """Every check of the file. `now` in ms."""
-    nobody = Held(False, None)
     try:
         file = sqlite_file(settings).resolve()
-        rights = _rights(file)
-        if rights is not None:
-            return Database([rights], nobody)
-        free = _free(file)
+        unusable = _rights(file)
+        if unusable is not None:
+            return Database([unusable], NOBODY)
+        holder, free = held(file), _free(file)
         if not file.exists() or file.stat().st_size == 0:
-            return Database([ok("database", f"{file} is not there yet; serve makes it"), free], nobody, is_new=True)
+            return _empty(file, holder, free)
         if not is_database(file):
-            return Database([wrong("database", f"{file} is no SQLite file", ANOTHER), free], nobody)
+            return Database([wrong("database", f"{file} is no SQLite file", ANOTHER), free], holder)
+        there = ok("database", f"{file}, {_size(file.stat().st_size)}")
     except StartRefused as refusal:
-        return Database([wrong("database", str(refusal), "Serve refuses to start with it.")], nobody)
+        return Database([wrong("database", str(refusal), "Serve refuses to start with it.")], NOBODY)
     except OSError as fault:
-        return Database([wrong("database", f"{settings.database}: {fault.strerror}", RIGHTS)], nobody)
-    holder = held(file)
-    return _whole(file, holder, [ok("database", f"{file}, {_size(file.stat().st_size)}"), free, _held(holder)], now)
+        return Database([wrong("database", f"{settings.database}: {fault.strerror}", RIGHTS)], NOBODY)
+    return _whole(file, holder, [there, free, _held(holder)], now)
+
+
+def _empty(file: Path, holder: Held, free: Finding) -> Database:
+    """No file, or one without anything in it."""
+    if holder.is_held:
+        return Database(
+            [wrong("database", f"{file} is gone or empty, and {holder.name} has it", RESTORE), free], holder
+        )
+    return Database([ok("database", f"{file} is not there yet; serve makes it"), free], holder, is_new=True)
 
 
 def _whole(file: Path, holder: Held, findings: list[Finding], now: int) -> Database:
@@ -87,11 +97,11 @@ def _settled(file: Path, database: Database) -> Database:
 
 
 def _rights(file: Path) -> Finding | None:
-    """What is missing to read and write the file and to make others beside it; None where nothing is."""
-    if file.exists() and not os.access(file, os.R_OK):
-        return wrong("database", f"{file} can't be read by this user", RIGHTS)
-    if file.exists() and not os.access(file, os.W_OK):
-        return wrong("database", f"{file} can't be written by this user", RIGHTS)
+    """What is missing to use the file and those beside it; None where nothing is. Raises OSError."""
+    for path in (file, *(file.with_name(f"{file.name}{end}") for end in BESIDE)):
+        for mode, word in ((os.R_OK, "read"), (os.W_OK, "written")):
+            if path.exists() and not os.access(path, mode):
+                return wrong("database", f"{path} can't be {word} by this user", RIGHTS)
     if not os.access(file.parent, os.W_OK | os.X_OK):
         return wrong("database", f"no files can be made by this user in {file.parent}, where the log goes", RIGHTS)
     return None
