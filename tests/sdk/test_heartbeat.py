@@ -247,6 +247,24 @@ def test_a_start_without_answer_is_given_up_when_the_lease_has_lapsed(beating: B
     assert held.over is None
 
 
+def test_a_network_that_is_back_shortly_before_the_lapse_saves_the_lease(beating: Beating) -> None:
+    beating.peer.scripts.append(lambda call: DROPPED if beating.now < 1029 else None)
+    held = beating.hold()
+    beating.pass_seconds(31)
+    assert held.lapses_at > 1058
+    assert len(beating.beats) < 15
+
+
+def test_telemetry_that_cannot_be_sent_costs_no_beat_of_any_lease(beating: Beating) -> None:
+    held, other = beating.hold("l-1"), beating.hold("l-2")
+    held.usage = {"m-1": object()}  # type: ignore[dict-item]  # as a body might
+    held.progress = b"x" * 100_000
+    beating.pass_seconds(21)
+    assert [call.path.split("/")[3] for call in beating.peer.named("heartbeat")] == ["l-1", "l-2", "l-1", "l-2"]
+    assert {frozenset(beat) for beat in beating.beats} == {frozenset({"fence", "started"})}
+    assert held.lapses_at == other.lapses_at
+
+
 def test_a_start_that_nobody_waits_for_any_more_is_not_said(beating: Beating) -> None:
     beating.peer.script("heartbeat", DROPPED)
     held = beating.hold(start_required=True)

@@ -32,7 +32,7 @@ def exit_now() -> None:
 
 
 def spin() -> None:
-    end = time.monotonic() + 0.02
+    end = time.monotonic() + 0.01
     while time.monotonic() < end:
         pass
 
@@ -48,7 +48,7 @@ def raise_error(error: BaseException) -> None:
 FATES: list[Callable[[], object]] = [
     lambda: {"ok": True},
     lambda: None,
-    lambda: time.sleep(0.02),
+    lambda: time.sleep(0.01),
     spin,
     lambda: raise_error(Retryable("again", retry_after=0.01)),
     lambda: raise_error(NotApplied(Retryable("again"))),

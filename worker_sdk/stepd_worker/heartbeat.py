@@ -169,10 +169,12 @@ class Heartbeats:
         if held.beats_plainly:
             return None, UNSET, []
         progress = held.progress
-        if progress is not None and len(progress) > self.limits.progress_bytes:
-            logger.warning("The progress of step %r has %d bytes and was dropped", held.lease.step, len(progress))
-            progress = held.progress = None
-        room = self.limits.request_bytes - len(progress or b"") - FIELDS_BYTES
+        size = len(progress or b"")
+        if size > self.limits.progress_bytes:
+            logger.warning("The progress of step %r has %d bytes and was dropped", held.lease.step, size)
+            progress, size = None, 0
+            held.progress = None
+        room = self.limits.request_bytes - size - FIELDS_BYTES
         return progress, *telemetry_of(held, room)
 
     def _taken(self, held: Held, sent_at: float, answer: Answer, *, started: bool) -> None:

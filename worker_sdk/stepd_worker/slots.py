@@ -26,8 +26,9 @@ class Slots:
 
     def release(self, count: int) -> None:
         """Gives back reserved slots that a call did not fill."""
-        self.reserved -= count
-        self._freed.set()
+        if count > 0:  # else who waits for a free one would be woken at each step, for nothing
+            self.reserved -= count
+            self._freed.set()
 
     def take(self) -> None:
         """A lease takes a reserved slot."""

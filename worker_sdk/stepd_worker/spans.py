@@ -30,6 +30,7 @@ ROOM_BESIDE_OUTCOME: Final = 256 * KIB
 UNNAMED: Final = "unnamed"
 
 _parent: ContextVar[str | None] = ContextVar("stepd_parent_span", default=None)
+_UNTRACED: Final = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -171,7 +172,7 @@ class OpenSpan:
 
 def is_traced() -> bool:
     """Whether the program has set up OpenTelemetry; without, nothing is spent on it."""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+    return not isinstance(trace.get_tracer_provider(), _UNTRACED)
 
 
 def enter_trace(traceparent: str | None) -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -76,12 +77,17 @@ class Transport:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Sends one call once. `path` begins with a slash and is already quoted. Raises NoAnswer."""
-        timeout = aiohttp.ClientTimeout(total=read_seconds, connect=CONNECT_SECONDS)
         try:
-            async with self._session().request(
-                method, self._url(path), data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+            response = await self._session().request(
+                method,
+                self._url(path),
+                data=body,
+                headers=headers,
+                timeout=_timeout(read_seconds),
+                allow_redirects=False,
+            )
+            # Reading it whole gives the connection back; whatever interrupts that closes it.
+            return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             raise NoAnswer(self._explain(fault)) from fault
 
@@ -118,7 +124,7 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self.endpoint.headers(),
                 auto_decompress=False,
-                skip_auto_headers=("Accept-Encoding",),
+                skip_auto_headers=("Accept", "Accept-Encoding"),
             )
             self._sessions[loop] = session
         return session
@@ -134,6 +140,11 @@ class Transport:
             return f"Nothing answers at {self.endpoint.url}: {why or error}"
         text = str(fault) or type(fault).__name__
         return f"No answer from {self.endpoint.url}: {text}"
+
+
+@lru_cache
+def _timeout(read_seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=read_seconds, connect=CONNECT_SECONDS)
 
 
 def problem_of(answer: Answer) -> dict[str, Any]:
