@@ -14,7 +14,7 @@ OURS := --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo serve test check bench openapi docs constraints clean
+.PHONY: help setup demo serve test check bench fuzz openapi docs constraints clean
 
 help: ## list the targets
 	@echo "Usage: make TARGET"
@@ -57,6 +57,9 @@ check: setup ## lint, format, types, import contracts, style, generated files
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python -m bench
+
+fuzz: setup ## send the API at least 10,000 requests made from openapi.yaml; ARGS="--seed 1" repeats a run
+	$(BIN)/python -m tests.faults.fuzz $(ARGS)
 
 openapi: setup ## write openapi.yaml from the routes and the wire types
 	$(BIN)/python -m stepd.http.openapi > $(VENV)/openapi.yaml

@@ -72,7 +72,10 @@ def _next_of(body: object) -> object:
 
 
 def _is_long(wait: object) -> bool:
-    return isinstance(wait, (int, float)) and not isinstance(wait, bool) and SHORT_WAIT < wait <= 60
+    try:
+        return not isinstance(wait, bool) and SHORT_WAIT < float(str(wait)) <= 60
+    except ValueError:
+        return False
 
 
 def _make_real(case: AnyCase) -> None:
