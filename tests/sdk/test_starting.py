@@ -182,3 +182,18 @@ def test_one_heartbeat_is_in_flight_for_a_lease(peer: Peer) -> None:
         peer.wait_for("complete")
     assert most == 1
     assert len(peer.named("heartbeat")) >= 4
+
+
+@pytest.mark.parametrize("reclaim_seconds", [0, 30])
+def test_a_lease_that_came_too_late_does_not_begin(peer: Peer, reclaim_seconds: float) -> None:
+    ran = list[str]()
+
+    async def body(ctx: Context, input: Any) -> None:
+        ran.append(ctx.idempotency_key)
+
+    late = lease(lease_seconds=0.2, heartbeat_seconds=0.05, reclaim_seconds=reclaim_seconds)
+    peer.script("claim", Reply(200, {"leases": [late], "held_seconds": 0, "service": peer.service}, delay=0.4))
+    with running(peer, jobs(body)):
+        (fail,) = peer.wait_for("fail")
+    assert (fail.body["class"], fail.body["effect"]) == ("interrupted", "none")
+    assert ran == []
