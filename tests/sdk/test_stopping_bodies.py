@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from stepd_worker import Context, StepFailed
 from stepd_worker.client import Json
 from tests.sdk.peer import DROPPED, Peer, Reply, lease, problem, refused
-from tests.sdk.running import jobs, running, wait_for
+from tests.sdk.running import HURRIED, jobs, running, wait_for
 
 OK: Json = {"expires_at": "2026-11-30T12:00:30.000Z", "lease_seconds": 30, "cancel": None, "warnings": []}
 WISH = Reply(200, OK | {"cancel": {"reason": "enough"}})
@@ -182,15 +183,17 @@ def test_without_answers_it_stops_by_its_own_clock(peer: Peer, witness: Witness,
     assert 0.85 <= stopped_at - claimed_at < 2
 
 
-def test_a_blocked_loop_loses_no_lease(peer: Peer) -> None:
+def test_a_blocked_loop_loses_no_lease_and_is_reported(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
     async def body(ctx: Context, input: Any) -> None:
         deadline = time.monotonic() + 1
         while time.monotonic() < deadline:
             time.sleep(0.05)  # noqa: ASYNC251 — the loop is blocked on purpose
 
     peer.deal(lease(lease_seconds=0.5, heartbeat_seconds=0.1, reclaim_seconds=0.2))
-    with running(peer, jobs(body)):
+    with running(peer, jobs(body), timing=replace(HURRIED, loop_still=0.3)):
         peer.wait_for("complete")
+    (report,) = [record.getMessage() for record in caplog.records if "stands still" in record.getMessage()]
+    assert f"it is in body, {__file__}" in report
     beats = [call.at for call in peer.named("heartbeat")]
     assert len(beats) >= 6
     assert max(later - earlier for earlier, later in pairwise(beats)) < 0.5

@@ -21,6 +21,7 @@ from stepd_protocol.limits import Limits
 from stepd_worker.connection import PlainConnection
 from stepd_worker.events import tell, wait_at_most
 from stepd_worker.held import Held, nothing
+from stepd_worker.pulse import Pulse
 from stepd_worker.reports import FIELDS_BYTES, telemetry_of
 from stepd_worker.retry import Backoff, is_no_answer
 from stepd_worker.timing import Timing
@@ -69,10 +70,12 @@ class Heartbeats:
         self._news = False
         self._stopping = False
         self._when_ended: Callable[[], None] = nothing
+        self._look: Callable[[float], None] = lambda now: None
         self._thread = threading.Thread(target=self._run, name="stepd-heartbeats", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Starts the thread, which also watches over the running loop whenever it is awake."""
+        self._look = Pulse(self._timing.loop_still).look
         self._thread.start()
 
     async def stop(self, seconds: float) -> None:
@@ -220,6 +223,7 @@ class Heartbeats:
         delay = 0.0
         while self._sleep(delay):
             try:
+                self._look(self._clock())
                 delay = self.run_once()
             except Exception:
                 logger.exception("A heartbeat failed")

@@ -26,6 +26,8 @@ class Timing:
     """The same at a second signal."""
     stuck: float = 30.0
     """After which a body that does not stop is reported; then after twice as long, and so on."""
+    loop_still: float = 5.0
+    """After which a body that holds up the event loop is reported."""
     empty_claim: float = 0.2
     """Before the next claim when one was answered empty without having been held."""
 
