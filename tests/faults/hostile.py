@@ -23,25 +23,17 @@ NO_JSON: Final[dict[str, bytes]] = {
 }
 ODD: Final[dict[str, bytes]] = {
     "NUL": b'"a\\u0000b"',
-    "only a NUL": b'"\\u0000"',
     "10^40": b"1" + b"0" * 40,
-    "-10^40": b"-1" + b"0" * 40,
     "2^63": b"9223372036854775808",
     "4,500 digits": b"9" * 4500,
-    "a fraction": b"0.30000000000000004",
-    "1e308": b"1e308",
-    "5e-324": b"5e-324",
     "-0": b"-0",
     "null": b"null",
-    "true": b"true",
-    "text": b'"x"',
     "nothing": b'""',
     "long text": b'"' + b"x" * 5_000 + b'"',
     "a list": b"[1]",
     "an object": b'{"a":1}',
     "an object of NULs": b'{"\\u0000":"\\u0000"}',
     "90 levels": b"[" * 90 + b"]" * 90,
-    "a line break": b'"x\\n"',
     "non-characters": '"\ufffe\uffff\U0010ffff"'.encode(),
 }
 TEXTS: Final[dict[str, str]] = {

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_api_keeps_to_its_document(tmp_path: Path) -> None:
-    found = fuzz(tmp_path, examples=12, seed=1)
+    found = fuzz(tmp_path, examples=3, seed=1)
     assert not found.faults(), "\n".join([*found.faults(), found.said, found.log[-5000:]])
-    assert found.requests > 1_500
+    assert found.requests > 1_000
     assert {"200", "201", "202", "204", "400", "404", "405", "409", "415", "422"} <= found.by_status.keys()
 
 

@@ -115,8 +115,8 @@ def test_thousands_of_hostile_requests_leave_memory_flat(daemon: Daemon) -> None
     first = together(rounds)
     assert len(first) == 3
     before = resident_bytes(daemon.pid)
-    sent = sum(hostile_round(http, work.name, seed) for seed in range(10, 60))
-    assert sent > 1_000
+    sent = sum(hostile_round(http, work.name, seed) for seed in range(10, 50))
+    assert sent > 800
     grown = resident_bytes(daemon.pid) - before
     assert grown < FLAT, f"{grown} bytes more after {sent} requests"
     assert all(line.labels["status"] != "500" for line in figures(http).lines("stepd_http_requests_total"))
