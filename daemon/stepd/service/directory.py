@@ -163,7 +163,7 @@ class Directory:
             since_ms = max(since_ms, now_ms - int(unserved * 1000))
         whose = "" if work.tenant is None else f" for tenant {work.tenant}"
         detail = f"no live worker serves {work.workflow} {work.version}, step {work.step}{whose}"
-        return BlockedView(code="no_worker", since=format_time(min(since_ms, now_ms)), detail=detail)
+        return BlockedView(code="no_worker", since=format_time(since_ms), detail=detail)
 
     # -- the store ----------------------------------------------------------------------------------------------
 
