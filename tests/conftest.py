@@ -1,11 +1,18 @@
-"""What holds for every test: its report can be told from one process to another, whatever it logged."""
+"""What holds for every test: SIGINT reaches what it starts, and its report can be sent between processes."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """A shell that starts the tests in the background lets them ignore SIGINT, and what they start inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,5 +1,6 @@
 """Clients that go away at random instants leave nothing behind: no task, no lock, no lease that nobody has."""
 
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -22,7 +23,11 @@ from tests.support.wait import eventually, moment, together
 WARM_UP = 400
 REQUESTS = 2_000
 THREADS = 8
+CROSSED_MAX = 5
+"""Of some 700 claims, so many answers at most may be written while the client's leaving is still on its way."""
 MEGABYTE = 1024 * 1024
+
+LEASED = re.compile(rb'"execution":\{"id":"([0-9a-f-]{36})"')
 
 Send = Callable[[Http, Flow, Random], Pending]
 
@@ -68,28 +73,35 @@ def register(http: Http, work: Flow, random: Random) -> Pending:
 KINDS: tuple[Send, ...] = (start, start, claim, claim, claim, view, follow, list_all, half, register)
 
 
-def abort_many(http: Http, work: Flow, seed: int, count: int, stop: threading.Event) -> int:
-    """Sends requests of all kinds and breaks each off after a random time; how many it was."""
+def abort_many(http: Http, work: Flow, seed: int, count: int, stop: threading.Event) -> tuple[int, set[str]]:
+    """Sends requests of all kinds and breaks each off after a random time.
+
+    How many it was, and the executions of which a lease had arrived before the client left.
+    """
     random = Random(seed)
+    arrived: set[bytes] = set()
     for _ in range(count):
         if stop.is_set():
             break
         pending = random.choice(KINDS)(http, work, random)
         moment(random.choice((0, 0, 0.0005, 0.002, 0.01)) * random.random())
+        arrived |= set(LEASED.findall(pending.arrived()))
         random.choice((Pending.leave, Pending.vanish))(pending)
-    return count
+    return count, {id.decode() for id in arrived}
 
 
-def abort_beside(http: Http, work: Flow, seed: int, count: int) -> None:
-    """So many requests, from several clients at once."""
+def abort_beside(http: Http, work: Flow, seed: int, count: int) -> set[str]:
+    """So many requests, from several clients at once; the executions of which a lease arrived."""
     stop = threading.Event()
     clients = [
         partial(abort_many, http, work, seed * THREADS + number, count // THREADS, stop) for number in range(THREADS)
     ]
     try:
-        assert sum(together([*clients], seconds=60)) == count
+        done = together([*clients], seconds=60)
     finally:
         stop.set()
+    assert sum(number for number, _ in done) == count
+    return set().union(*(arrived for _, arrived in done))
 
 
 @pytest.fixture
@@ -103,11 +115,11 @@ def test_two_thousand_requests_that_were_broken_off_leave_nothing(daemon: Daemon
     work.start()
     figures(http)
     before_sockets = open_sockets(daemon.pid)
-    abort_beside(http, work, 0, WARM_UP)
+    arrived = abort_beside(http, work, 0, WARM_UP)
     before_bytes = resident_bytes(daemon.pid)
-    abort_beside(http, work, 1, REQUESTS)
+    arrived |= abort_beside(http, work, 1, REQUESTS)
     check_nobody_is_waited_for(http, daemon, before_sockets)
-    check_no_lease_is_lost(http, work)
+    check_no_lease_is_lost(http, work, arrived)
     assert resident_bytes(daemon.pid) - before_bytes < 24 * MEGABYTE
     assert figures(http).value("stepd_http_requests_total") > REQUESTS / 2
     assert all(line.labels["status"] != "500" for line in figures(http).lines("stepd_http_requests_total"))
@@ -122,10 +134,9 @@ def check_nobody_is_waited_for(http: Http, daemon: Daemon, sockets: int) -> None
     eventually(lambda: open_sockets(daemon.pid) <= sockets, seconds=8, what="all connections are closed")
 
 
-def check_no_lease_is_lost(http: Http, work: Flow) -> None:
-    """Every execution is claimable at once, but for those whose answer had been handed to a connection in time."""
-    runs = listed(http, {"workflow": work.name})
-    handed_over = [run for run in runs if run["status"] != "queued"]
+def check_no_lease_is_lost(http: Http, work: Flow, arrived: set[str]) -> None:
+    """Every execution is claimable at once, but for those whose lease had arrived before its client left."""
+    runs = {run["id"] for run in listed(http, {"workflow": work.name})}
     claimed: list[str] = []
     while leases := work.claim(max=100):
         claimed += [lease.data["execution"]["id"] for lease in leases]
@@ -134,10 +145,15 @@ def check_no_lease_is_lost(http: Http, work: Flow) -> None:
     held = int(figures(http).value("stepd_leases"))
     assert len(set(claimed)) == len(claimed)
     assert len(claimed) + held == len(runs), "each is had by somebody"
-    # Nobody can tell an answer that was read from one that arrived at a host whose program had gone: such a lease
-    # lapses, which is what leases are for. All others went back at once.
-    assert held <= len(handed_over)
-    assert held < len(runs) / 2, f"{held} of {len(runs)} are held by nobody"
+    # An answer may cross with its client's leaving, with up to 19 leases in it: they lapse, which leases are for.
+    crossed = {leased_at(http, run) for run in runs - set(claimed) - arrived}
+    assert len(crossed) <= CROSSED_MAX, f"{len(crossed)} answers that never arrived had leases that did not go back"
+
+
+def leased_at(http: Http, run: str) -> str:
+    """When the execution's lease was dealt: those of one answer have one time."""
+    steps = http.get(f"/v1/executions/{run}", query={"include": "attempts"}).expect(200)["steps"]
+    return str(steps[0]["attempts"][-1]["leased_at"])
 
 
 def test_a_write_lock_outlives_no_client(daemon: Daemon) -> None:

@@ -13,7 +13,7 @@ _EXECUTION = Execution(
     id=EXECUTION_ID, workflow="w", version="1", tenant=None, correlation=None, labels=b"{}", principal="me", priority=0,
     traceparent=None, on_restart="resume", exclusive_key=None, status="running", direction=None, graph="q", revision=1,
     seq=1, active=1, flight=0, uncertain=0, cancel_requested=False, cancel_reason=None, forced=False, mismatch=False,
-    error=None, input_hash="", state_size=2, created_at=NOW - 60_000, start_at=None, started_at=None, ended_at=None,
+    error=None, input_hash="", created_at=NOW - 60_000, start_at=None, started_at=None, ended_at=None,
     deadline_at=None, due_at=None, remove_at=None, input_tokens=0, cache_read_tokens=0, cache_write_tokens=0,
     output_tokens=0, reasoning_tokens=0,
 )  # fmt: skip

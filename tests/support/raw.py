@@ -36,6 +36,17 @@ class Pending:
             self.link.close()
         return b"".join(pieces)
 
+    def arrived(self) -> bytes:
+        """What has come until now, without waiting for more."""
+        self.link.setblocking(False)
+        pieces = []
+        try:
+            while piece := self.link.recv(65536):
+                pieces.append(piece)
+        except OSError:  # nothing more has come, or the daemon has closed
+            pass
+        return b"".join(pieces)
+
     def has_answer(self, seconds: float) -> bool:
         """True once something came within `seconds`; it stays unread."""
         self.link.settimeout(seconds)

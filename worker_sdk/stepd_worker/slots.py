@@ -11,8 +11,6 @@ class Slots:
         self.busy = 0
         self.reserved = 0
         self._freed = asyncio.Event()
-        self._emptied = asyncio.Event()
-        self._emptied.set()
 
     @property
     def free(self) -> int:
@@ -34,21 +32,14 @@ class Slots:
         """A lease takes a reserved slot."""
         self.reserved -= 1
         self.busy += 1
-        self._emptied.clear()
 
     def leave(self) -> None:
         """A slot is free again."""
         self.busy -= 1
         self._freed.set()
-        if self.busy == 0:
-            self._emptied.set()
 
     async def wait_free(self) -> None:
         """Waits until a slot is free."""
         while self.free <= 0:
             self._freed.clear()
             await self._freed.wait()
-
-    async def wait_empty(self) -> None:
-        """Waits until no slot is taken."""
-        await self._emptied.wait()

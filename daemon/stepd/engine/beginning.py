@@ -79,7 +79,6 @@ def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool
         mismatch=False,
         error=None,
         input_hash=start.input_hash,
-        state_size=len(start.state),
         created_at=now,
         start_at=start.start_at,
         started_at=None,

@@ -40,7 +40,6 @@ def finish(work: Work, environment: Environment) -> None:
         return
     if state is not None:
         work.changes.payloads["state"] = state
-        work.execution.state_size = len(state)
     work.changes.payloads["output"] = output
     work.changes.payloads["outcome"] = written
     revise(work)

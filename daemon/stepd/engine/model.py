@@ -58,7 +58,6 @@ class Execution(msgspec.Struct):
     error: bytes | None
     """``{class, message, step, cause}``."""
     input_hash: str
-    state_size: int
     created_at: int
     start_at: int | None
     started_at: int | None
@@ -263,11 +262,6 @@ def progress_name(attempt_id: str) -> str:
 def stale_name(attempt_id: str) -> str:
     """The payload with an outcome that came too late to count."""
     return f"late:{attempt_id}"
-
-
-def details_name(attempt_id: str) -> str:
-    """The payload with an attempt's settled outcome beyond its columns."""
-    return f"told:{attempt_id}"
 
 
 def checkpoint_of(input_hash: str | None, idempotency_key: str, effect: str) -> str:

@@ -49,7 +49,6 @@ def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
     attempt.effect = "applied" if is_write(work.definition.steps[attempt.ordinal]) else "none"
     if state is not None:
         work.changes.payloads["state"] = state
-        work.execution.state_size = len(state)
         revise(work)
     succeed(work, row, command.output)
     work.emit("step.succeeded", row.step, row.index, attempt.number, attempt.worker)

@@ -83,7 +83,6 @@ def _executions() -> None:
         column("mismatch", BOOL),
         nullable("error", BYTES),
         column("input_hash", TEXT),
-        column("state_size", INT),
         column("created_at", INT),
         nullable("start_at", INT),
         nullable("started_at", INT),
