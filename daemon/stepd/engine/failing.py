@@ -6,10 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from stepd.engine.advance import advance, fail_step
+from stepd.engine.advance import advance
 from stepd.engine.commands import error_json
 from stepd.engine.ending import hold, make_uncertain
 from stepd.engine.model import Attempt, Step, previous_name, progress_name
+from stepd.engine.results import fail_step
 from stepd.engine.standing import end_attempt, queue, wait_to_retry
 from stepd.engine.transitions import What
 from stepd.engine.verdicts import Row, Verdict, backoff_ms, judge

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from stepd.engine.advance import advance, fail_step
+from stepd.engine.advance import advance
 from stepd.engine.canonical import decode, encode
 from stepd.engine.commands import AttemptDue, Done, ExecutionDue, StepDue, error_json
 from stepd.engine.ending import begin_ending, make_uncertain
 from stepd.engine.failing import Failure, settle_failure
 from stepd.engine.leasing import requeue
 from stepd.engine.model import GOING, Attempt, Parked
+from stepd.engine.results import fail_step
 from stepd.engine.standing import end_attempt, queue, schedule, set_due
 from stepd.engine.transitions import after
 from stepd.engine.verdicts import is_write, judge, worst
