@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import stepd_migrations
 from stepd.engine.work import Settings
 from stepd.store.base import StoreRefused, StoreUnavailable
 from stepd.store.sqlite import SqliteStore
@@ -327,7 +328,7 @@ async def test_a_store_that_could_not_be_opened_holds_nothing(tmp_path: Path) ->
     store = SqliteStore(backend.file, Settings())
     with pytest.raises(StoreRefused):
         await store.open()
-    backend.query("update alembic_version set version_num = '0001'")
+    backend.query("update alembic_version set version_num = ?", stepd_migrations.HEAD)
     await store.open()
     assert await store.standing("nothing", EVERYTHING) is None
     await store.close()

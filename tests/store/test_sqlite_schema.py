@@ -73,11 +73,11 @@ def test_a_migration_that_fails_leaves_nothing_behind(
     package = tmp_path / "later" / "broken_migrations"
     (package / "versions").mkdir(parents=True)
     source = Path(stepd_migrations.__file__).parent
-    for name in ("env.py", "versions/v0001_first.py"):
-        (package / name).write_text((source / name).read_text())
+    for path in (source / "env.py", *(source / "versions").glob("v*.py")):
+        (package / path.relative_to(source)).write_text(path.read_text())
     (package / "__init__.py").write_text("")
-    (package / "versions" / "v0002_broken.py").write_text(
-        'revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None\n'
+    (package / "versions" / "v9999_broken.py").write_text(
+        f'revision, down_revision, branch_labels, depends_on = "9999", "{stepd_migrations.HEAD}", None, None\n'
         "from alembic import op\n"
         "def upgrade():\n"
         '    op.execute("create table half (done int)")\n'
@@ -89,7 +89,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(
     with pytest.raises(sqlite3.IntegrityError):
         run.upgrade_sqlite(file, location="broken_migrations:")
     assert query(file, "select name from sqlite_master order by name") == before
-    assert query(file, "select version_num from alembic_version") == [("0001",)]
+    assert query(file, "select version_num from alembic_version") == [(stepd_migrations.HEAD,)]
     assert query(file, "select * from pulse") == []
 
 

@@ -73,6 +73,20 @@ class Execution(msgspec.Struct):
     cache_write_tokens: int
     output_tokens: int
     reasoning_tokens: int
+    parent_id: str | None = None
+    """The execution whose ``workflow`` step waits for this one, with that step's id and index."""
+    parent_step: str | None = None
+    parent_index: int | None = None
+    depth: int = 0
+    """How many executions stand above it."""
+    children: int = 0
+    """Children that its steps wait for."""
+    child_writes: str = ""
+    """Ordinals, each followed by a blank, of the steps that had a child with a write that stands."""
+    blocked_child: str | None = None
+    """One of its children that needs reconciliation."""
+    news_at: int | None = None
+    """Since when there is something that its parent has to be told."""
 
 
 class Step(msgspec.Struct):
@@ -118,6 +132,16 @@ class Step(msgspec.Struct):
     """Instances that said ``unservable``: ``[[principal, instance, until], …]``."""
     has_previous: bool
     queued_at: int | None
+    child_id: str | None = None
+    """The execution that the step waits for, or has waited for."""
+    child_open: bool = False
+    """The child is to be started, or has not ended as far as is known here."""
+    child_seq: int = 0
+    """The child's event up to which it is known here."""
+    child_blocked_at: int | None = None
+    """Since when the child has needed reconciliation."""
+    errand: str | None = None
+    """What is to be carried to the child: ``start``, ``cancel`` or ``force``."""
 
 
 class Attempt(msgspec.Struct):

@@ -1,0 +1,74 @@
+"""The whole definition language: children of workflow steps.
+
+New columns stand at the end of their tables, in the order of the fields at the end of the daemon's rows. What is in the
+database already gets the value that says that there is nothing of the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from stepd_migrations.writing import BOOL, INT, TEXT, index, nullable
+
+revision = "0002"
+down_revision: str | None = "0001"
+branch_labels: str | Sequence[str] | None = None
+depends_on: str | Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    """Adds what a database of the version before lacks."""
+    _add("executions", *_executions())
+    _add("steps", *_steps())
+    index("executions_news", "executions", "news_at", where="news_at is not null")
+    index("steps_errands", "steps", "errand", where="errand is not null")
+
+
+def downgrade() -> None:
+    """Takes it all away again."""
+    op.drop_index("steps_errands", "steps")
+    op.drop_index("executions_news", "executions")
+    _drop("steps", *_steps())
+    _drop("executions", *_executions())
+
+
+def _executions() -> tuple[sa.Column[Any], ...]:
+    return (
+        nullable("parent_id", TEXT),
+        nullable("parent_step", TEXT),
+        nullable("parent_index", INT),
+        _filled("depth", INT, "0"),
+        _filled("children", INT, "0"),
+        _filled("child_writes", TEXT, "''"),
+        nullable("blocked_child", TEXT),
+        nullable("news_at", INT),
+    )
+
+
+def _steps() -> tuple[sa.Column[Any], ...]:
+    return (
+        nullable("child_id", TEXT),
+        _filled("child_open", BOOL, "false"),
+        _filled("child_seq", INT, "0"),
+        nullable("child_blocked_at", INT),
+        nullable("errand", TEXT),
+    )
+
+
+def _filled(name: str, type_: sa.types.TypeEngine[Any], value: str) -> sa.Column[Any]:
+    """A column that every row fills, those that are there already with this value."""
+    return sa.Column(name, type_, nullable=False, server_default=sa.text(value))
+
+
+def _add(table: str, *columns: sa.Column[Any]) -> None:
+    for column in columns:
+        op.add_column(table, column)
+
+
+def _drop(table: str, *columns: sa.Column[Any]) -> None:
+    for column in reversed(columns):
+        op.drop_column(table, column.name)
