@@ -20,6 +20,7 @@ TABLES = [
     rows.STEPS,
     rows.ATTEMPTS,
     rows.IDEMPOTENCY,
+    rows.LEDGER,
     rows.VERSIONS,
     rows.WORKERS,
     rows.KEYS,
@@ -105,7 +106,7 @@ def test_the_audit_log_takes_rows_and_lets_none_go(file: Path) -> None:
 
 
 def test_the_ledger_takes_rows_and_lets_none_go(file: Path) -> None:
-    query(file, "insert into ledger values ('a', 'x', 10, 'p', 'k', 'h', x'00', x'00')")
+    query(file, "insert into ledger values ('a', 'x', 10, 'p', 'k', 'h', x'00', x'00', null)")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         query(file, "update ledger set operator = 'q'")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):

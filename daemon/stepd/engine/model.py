@@ -87,6 +87,11 @@ class Execution(msgspec.Struct):
     """One of its children that needs reconciliation."""
     news_at: int | None = None
     """Since when there is something that its parent has to be told."""
+    standing: str = ""
+    """One character a step, by ordinal: ``w`` where a write of it succeeded and was not undone. Empty where no write has
+    been noted: see ``stands``."""
+    leave_standing: bool = False
+    """An operator lets writes without a compensation stand."""
 
 
 class Step(msgspec.Struct):
@@ -142,6 +147,10 @@ class Step(msgspec.Struct):
     """Since when the child has needed reconciliation."""
     errand: str | None = None
     """What is to be carried to the child: ``start``, ``cancel`` or ``force``."""
+    standing_seq: int | None = None
+    """The event at which its write succeeded; None where none stands."""
+    fresh_fence: int = 0
+    """The fence at its last fresh budget: attempts up to it left nothing behind that still counts."""
 
 
 class Attempt(msgspec.Struct):
@@ -212,6 +221,22 @@ class Audit(msgspec.Struct):
     tenant: str | None
     remote: str | None
     outcome: str
+
+
+class Ledger(msgspec.Struct):
+    """One resolution: what an operator said of an execution, and what he was answered. Never changed, never removed."""
+
+    id: str
+    execution_id: str
+    at: int
+    operator: str
+    """The principal."""
+    key: str
+    """The call's ``Idempotency-Key``."""
+    command_hash: str
+    command: bytes
+    answer: bytes
+    tenant: str | None
 
 
 class SpanRow(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""The whole definition language: children of workflow steps.
+"""The whole definition language, children of workflow steps, and the resolving of doubtful executions.
 
 New columns stand at the end of their tables, in the order of the fields at the end of the daemon's rows. What is in the
 database already gets the value that says that there is nothing of the kind.
@@ -26,10 +26,14 @@ def upgrade() -> None:
     _add("steps", *_steps())
     index("executions_news", "executions", "news_at", where="news_at is not null")
     index("steps_errands", "steps", "errand", where="errand is not null")
+    _add("ledger", *_ledger())
+    _note_standing_writes()
 
 
 def downgrade() -> None:
     """Takes it all away again."""
+    op.drop_index("steps_standing", "steps")
+    _drop("ledger", *_ledger())
     op.drop_index("steps_errands", "steps")
     op.drop_index("executions_news", "executions")
     _drop("steps", *_steps())
@@ -46,6 +50,8 @@ def _executions() -> tuple[sa.Column[Any], ...]:
         _filled("child_writes", TEXT, "''"),
         nullable("blocked_child", TEXT),
         nullable("news_at", INT),
+        _filled("standing", TEXT, "''"),
+        _filled("leave_standing", BOOL, "false"),
     )
 
 
@@ -56,7 +62,23 @@ def _steps() -> tuple[sa.Column[Any], ...]:
         _filled("child_seq", INT, "0"),
         nullable("child_blocked_at", INT),
         nullable("errand", TEXT),
+        nullable("standing_seq", INT),
+        _filled("fresh_fence", INT, "0"),
     )
+
+
+def _ledger() -> tuple[sa.Column[Any], ...]:
+    return (nullable("tenant", TEXT),)
+
+
+def _note_standing_writes() -> None:
+    """Writes of open executions that have succeeded stand; in which order they did is not known."""
+    op.execute(
+        "update steps set standing_seq = 0 where status = 'succeeded' and not caught "
+        "and declared_effect in ('idempotent_write', 'non_idempotent_write') "
+        "and execution_id in (select id from executions where ended_at is null)"
+    )
+    index("steps_standing", "steps", "execution_id, standing_seq", where="standing_seq is not null")
 
 
 def _filled(name: str, type_: sa.types.TypeEngine[Any], value: str) -> sa.Column[Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import astuple
 
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Step
 from stepd.store.base import VersionRow
 from stepd.store.records import KeyRow, WorkerRow
 
@@ -72,6 +72,7 @@ EVENTS: Final = Table("events", Event)
 """Beside the fields, its rows have the execution's id in front."""
 AUDIT: Final = Table("audit", Audit)
 """The database numbers its rows."""
+LEDGER: Final = Table("ledger", Ledger)
 IDEMPOTENCY: Final = Table("idempotency", Idempotency, ("principal", "target", "key"))
 VERSIONS: Final = Table("versions", VersionRow, ("workflow", "version"))
 WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance"))
