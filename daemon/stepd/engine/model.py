@@ -88,8 +88,8 @@ class Execution(msgspec.Struct):
     news_at: int | None = None
     """Since when there is something that its parent has to be told."""
     standing: str = ""
-    """One character a step, by ordinal: ``w`` where a write of it succeeded and was not undone. Empty where no write has
-    been noted: see ``stands``."""
+    """One character a step, by ordinal: ``w`` where a write of it succeeded and was not undone. Empty where none has
+    been noted: see ``standing.stands``."""
     leave_standing: bool = False
     """An operator lets writes without a compensation stand."""
 
