@@ -10,7 +10,7 @@ import pytest
 
 from stepd.store.base import ExecutionFilter, Scope
 from stepd.store.records import AuditFilter
-from stepd.store.sqlite import deals, definitions, lists, loading, operations, queue, records, removal, upkeep, views
+from stepd.store.sqlite import definitions, lists, loading, operating, queue, records, removal, upkeep, views
 from stepd_migrations import run
 
 BY_KEY = {
@@ -24,9 +24,9 @@ BY_KEY = {
     "attempts": views.ALL_ATTEMPTS,
     "events": views.SOME_EVENTS,
     "spans": views.ALL_SPANS,
-    "occupied": operations.OCCUPIED,
-    "remembered": operations.KEPT,
-    "claim": deals.KNOWN_CLAIM,
+    "occupied": operating.OCCUPANT,
+    "remembered": records.KEPT,
+    "claim": operating.KNOWN_CLAIM,
     "current": definitions.CURRENT,
     "version": definitions.VERSION,
     "queued executions": lists.QUEUED,

@@ -1,23 +1,19 @@
-"""Registered versions: kept as they came, compiled once, and which of them new executions get."""
+"""Registered versions in the database: kept as they came, and which of them new executions get."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections import OrderedDict
 from typing import Final
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
-from stepd.engine.definition import Compiled, compile_definition
+from stepd.engine.definition import Compiled
 from stepd.engine.model import Audit
 from stepd.store.base import Scope, VersionRow, WorkflowRow
+from stepd.store.scope import in_scope
 from stepd.store.sqlite.rows import AUDIT, VERSIONS
-from stepd.store.sqlite.scope import in_scope
 from stepd.store.sqlite.transaction import Transaction
-from stepd_protocol.limits import Limits
-
-STORED: Final = replace(Limits(), definition_bytes=1 << 62, definition_steps=1 << 62)
-"""What was accepted once is not measured again: a limit lowered later must not strand what runs."""
+from stepd.store.versions import Definitions
 
 VERSION: Final = f"{VERSIONS.select} where workflow = ? and version = ?"
 CURRENT: Final = "select version from current_versions where workflow = ?"
@@ -35,61 +31,28 @@ ALL_VERSIONS: Final = f"{VERSIONS.select} order by workflow, number"
 VERSIONS_OF: Final = f"{VERSIONS.select} where workflow = ? order by number"
 ALL_CURRENT: Final = "select workflow, version from current_versions"
 OPEN: Final = "select workflow, version, count(*) from executions"
-KEPT_STEPS: Final = 5_000
-"""Steps of all versions that are kept compiled, at about 5 KB each; others are compiled again when they are used."""
 
 
-class Definitions:
-    """The compiled versions that were used last, by workflow and version; a version never changes."""
-
-    def __init__(self, steps_max: int = KEPT_STEPS) -> None:
-        self._compiled: OrderedDict[tuple[str, str], Compiled] = OrderedDict()
-        self._steps_max = steps_max
-        self._steps = 0
-
-    def keep(self, compiled: Compiled) -> None:
-        """Keeps one that was compiled elsewhere, once its registration is committed."""
-        key = (compiled.name, compiled.version)
-        if (known := self._compiled.pop(key, None)) is not None:
-            self._steps -= len(known.steps)
-        self._compiled[key] = compiled
-        self._steps += len(compiled.steps)
-        while self._steps > self._steps_max and len(self._compiled) > 1:
-            _, forgotten = self._compiled.popitem(last=False)
-            self._steps -= len(forgotten.steps)
-
-    def cached(self, workflow: str, version: str) -> Compiled | None:
-        """The compiled version where it is still kept."""
-        compiled = self._compiled.get((workflow, version))
-        if compiled is not None:
-            self._compiled.move_to_end((workflow, version))
-        return compiled
-
-    def get(self, connection: sqlite3.Connection, workflow: str, version: str) -> Compiled | None:
-        """The compiled version; None where there is none."""
-        compiled = self.cached(workflow, version)
-        if compiled is None:
-            values = connection.execute(VERSION, (workflow, version)).fetchone()
-            if values is not None:
-                self.keep(compiled := _compile(VERSIONS.read(values)))
-        return compiled
-
-    def for_start(self, connection: sqlite3.Connection, workflow: str, version: str | None) -> Compiled | None:
-        """What a new execution gets: the version asked for, else the current one; None where there is none."""
-        if version is None:
-            values = connection.execute(CURRENT, (workflow,)).fetchone()
-            return None if values is None else self.get(connection, workflow, values[0])
-        # Looked up although it may be in memory: that may come from a registration that was undone.
-        known = connection.execute(KNOWN, (workflow, version)).fetchone()
-        return None if known is None else self.get(connection, workflow, version)
-
-
-def _compile(row: VersionRow) -> Compiled:
-    compiled = compile_definition(row.workflow, row.definition, STORED)
-    if isinstance(compiled, list):
-        faults = "; ".join(f"{fault.path}: {fault.message}" for fault in compiled)
-        raise RuntimeError(f"Version {row.version} of workflow {row.workflow} can't be compiled any more: {faults}")
+def find(definitions: Definitions, connection: sqlite3.Connection, workflow: str, version: str) -> Compiled | None:
+    """The compiled version; None where there is none."""
+    compiled = definitions.cached(workflow, version)
+    if compiled is None:
+        values = connection.execute(VERSION, (workflow, version)).fetchone()
+        if values is not None:
+            compiled = definitions.keep_row(VERSIONS.read(values))
     return compiled
+
+
+def for_start(
+    definitions: Definitions, connection: sqlite3.Connection, workflow: str, version: str | None
+) -> Compiled | None:
+    """What a new execution gets: the version asked for, else the current one; None where there is none."""
+    if version is None:
+        values = connection.execute(CURRENT, (workflow,)).fetchone()
+        return None if values is None else find(definitions, connection, workflow, values[0])
+    # Looked up although it may be in memory: that may come from a registration that was undone.
+    known = connection.execute(KNOWN, (workflow, version)).fetchone()
+    return None if known is None else find(definitions, connection, workflow, version)
 
 
 def register(transaction: Transaction, compiled: Compiled, audit: Audit | None) -> tuple[VersionRow, bool, str]:

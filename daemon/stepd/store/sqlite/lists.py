@@ -11,8 +11,8 @@ import msgspec
 
 from stepd.engine.model import Execution
 from stepd.store.base import ExecutionFilter, QueueLine, Scope
+from stepd.store.scope import in_scope
 from stepd.store.sqlite.rows import EXECUTIONS
-from stepd.store.sqlite.scope import in_scope
 from stepd_protocol.names import EXECUTION_STATUSES
 
 ARMS: Final = 64

@@ -26,17 +26,20 @@ from stepd.store.base import (
     VersionRow,
     WorkflowRow,
 )
+from stepd.store.operations import Operations
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 from stepd.store.sqlite import definitions, lists, records, removal, upkeep, views
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
-from stepd.store.sqlite.decisions import Decisions
 from stepd.store.sqlite.errors import unavailable
 from stepd.store.sqlite.hold import Hold
-from stepd.store.sqlite.operations import Operations
+from stepd.store.sqlite.operating import Operating
 from stepd.store.sqlite.presence import Presence
 from stepd.store.sqlite.readers import Readers
 from stepd.store.sqlite.schema import bring_up
+from stepd.store.sqlite.transaction import Transaction
+from stepd.store.transactions import run_now
+from stepd.store.versions import Definitions
 
 
 class SqliteStore:
@@ -50,8 +53,8 @@ class SqliteStore:
         self._file = file.resolve()
         self._clock = clock or SystemClock()
         self._hold = Hold(self._file)
-        self._definitions = definitions.Definitions()
-        self._operations = Operations(Decisions(settings, self._definitions))
+        self._definitions = Definitions()
+        self._operations = Operations(settings)
         self._listener: Callable[[Tell], None] | None = None
         self._commits: Commits | None = None
         self._readers: Readers | None = None
@@ -92,7 +95,7 @@ class SqliteStore:
             self._commits.tell = tell
 
     async def submit(self, *operations: Operation) -> list[Any]:
-        return await self.writer.run(lambda transaction: self._operations.run(transaction, operations))
+        return await self.writer.run(lambda transaction: run_now(self._run(transaction, operations)))
 
     async def now(self) -> int:
         return self._clock.now()
@@ -114,7 +117,7 @@ class SqliteStore:
         return await self.reader.run(lambda connection: definitions.workflows(connection, name, scope))
 
     async def definition(self, workflow: str, version: str) -> Compiled | None:
-        return self.writer.look(lambda connection: self._definitions.get(connection, workflow, version))
+        return self.writer.look(lambda connection: definitions.find(self._definitions, connection, workflow, version))
 
     # -- executions ---------------------------------------------------------------------------------------------
 
@@ -224,6 +227,9 @@ class SqliteStore:
         return forgotten
 
     # -- parts --------------------------------------------------------------------------------------------------
+
+    async def _run(self, transaction: Transaction, operations: Sequence[Operation]) -> list[Any]:
+        return await self._operations.run(Operating(transaction, self._definitions), operations)
 
     @property
     def writer(self) -> Commits:

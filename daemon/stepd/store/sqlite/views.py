@@ -7,9 +7,9 @@ from typing import Final
 
 from stepd.engine.model import Attempt, Event, Execution
 from stepd.store.base import ExecutionRows, Scope
+from stepd.store.scope import sees
 from stepd.store.sqlite import loading
 from stepd.store.sqlite.rows import ATTEMPTS, EVENTS, STEPS
-from stepd.store.sqlite.scope import sees
 
 SMALL_STEPS: Final = 64
 """Step rows up to which a view is read on the loop; more are read on a thread."""

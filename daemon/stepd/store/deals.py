@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from stepd.engine.commands import Granted, Lease, Renew
 from stepd.engine.model import Step
 from stepd.engine.prefetch import needs_of_lease
@@ -14,17 +12,11 @@ from stepd.engine.work import Loaded
 from stepd.ids import new_id, new_span_id
 from stepd.store.base import Deal, Dealt, Scope
 from stepd.store.dealing import Desk
-from stepd.store.sqlite import loading
-from stepd.store.sqlite.decisions import Decisions
-from stepd.store.sqlite.queue import candidates
-from stepd.store.sqlite.transaction import Transaction
-from stepd.store.sqlite.writing import write
+from stepd.store.decisions import Decisions
+from stepd.store.transactions import Transaction
 
 LEASES_AT_ONCE: Final = 128
 """More are not dealt in one transaction, since the loop has other work; those who wait are told that there is more."""
-
-KNOWN_CLAIM: Final = "select leases from claims where principal = ? and claim_id = ?"
-INSERT_CLAIM: Final = "insert into claims (principal, claim_id, leases, dealt_at) values (?, ?, ?, ?)"
 
 
 class Deals:
@@ -33,66 +25,66 @@ class Deals:
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
 
-    def deal(self, transaction: Transaction, operation: Deal) -> list[Dealt]:
+    async def deal(self, transaction: Transaction, operation: Deal) -> list[Dealt]:
         """What each request of the operation is given, in their order."""
         if operation.only_if is not None and not operation.only_if():
             return [Dealt([]) for _ in operation.requests]
         desks = [Desk(request) for request in operation.requests]
-        waiting = [desk for desk in desks if desk.request.looked_up or not self._deal_again(transaction, desk)]
+        waiting = [desk for desk in desks if desk.request.looked_up or not await self._deal_again(transaction, desk)]
         if waiting:
-            self._hand_out(transaction, waiting)
+            await self._hand_out(transaction, waiting)
         return [desk.dealt for desk in desks]
 
-    def _deal_again(self, transaction: Transaction, desk: Desk) -> bool:
+    async def _deal_again(self, transaction: Transaction, desk: Desk) -> bool:
         """Answers a claim that was dealt leases before with those still alive; False where it was not."""
         request = desk.request
-        values = transaction.connection.execute(KNOWN_CLAIM, (request.principal, request.claim_id)).fetchone()
-        if values is None:
+        leases = await transaction.dealt(request.principal, request.claim_id)
+        if leases is None:
             request.looked_up = desk.new = True
             return False
         desk.room, desk.dealt = 0, Dealt([], known=True)
-        for lease_id in msgspec.json.decode(values[0], type=list[str]):
-            granted = self._decisions.on_attempt(transaction, Renew(lease_id), lease_id, Scope(request.tenants))
+        for lease_id in leases:
+            granted = await self._decisions.on_attempt(transaction, Renew(lease_id), lease_id, Scope(request.tenants))
             if isinstance(granted, Granted):
                 desk.dealt.leases.append(granted)
         return True
 
-    def _hand_out(self, transaction: Transaction, desks: Sequence[Desk]) -> None:
+    async def _hand_out(self, transaction: Transaction, desks: Sequence[Desk]) -> None:
         """Gives queued steps to the desks, in the order of both."""
         now = transaction.now()
         dealt = 0
-        for row in candidates(transaction.connection, desks):
-            dealt += self._offer(transaction, row, desks, now)
+        candidates = transaction.candidates(desks)
+        while (row := await candidates.next()) is not None:
+            dealt += await self._offer(transaction, row, desks, now)
             if dealt == LEASES_AT_ONCE:
                 transaction.ready = True
                 break
         for desk in desks:
             if desk.dealt.leases and not desk.dealt.known:
-                leases = msgspec.json.encode([granted.attempt.id for granted in desk.dealt.leases]).decode()
-                claim = (desk.request.principal, desk.request.claim_id, leases, now)
-                transaction.connection.execute(INSERT_CLAIM, claim)
+                leases = [granted.attempt.id for granted in desk.dealt.leases]
+                await transaction.keep_dealt(desk.request.principal, desk.request.claim_id, leases)
 
-    def _offer(self, transaction: Transaction, row: Step, desks: Sequence[Desk], now: int) -> bool:
+    async def _offer(self, transaction: Transaction, row: Step, desks: Sequence[Desk], now: int) -> bool:
         """Leases the step to the first desk that it fits; False where none takes it."""
         for desk in desks:
             if not desk.fits(row, now):
                 continue
             # One that has waited since an earlier transaction may have been dealt to under the same id meanwhile.
-            if not desk.new and self._deal_again(transaction, desk):
+            if not desk.new and await self._deal_again(transaction, desk):
                 continue
-            if self._lease(transaction, row, desk):
+            if await self._lease(transaction, row, desk):
                 return True
         return False
 
-    def _lease(self, transaction: Transaction, row: Step, desk: Desk) -> bool:
+    async def _lease(self, transaction: Transaction, row: Step, desk: Desk) -> bool:
         """Leases the step to this desk; False where it isn't to be had any more, or is too much for the desk."""
-        execution = loading.execution(transaction, row.execution_id)
+        execution = await transaction.execution(row.execution_id)
         if execution is None:
             return False
         loaded = Loaded(execution)
         loaded.steps[(row.ordinal, row.index)] = row
-        definition = self._decisions.definition(transaction, execution)
-        loading.load(transaction, loaded, needs_of_lease(definition, execution, row))
+        definition = await self._decisions.definition(transaction, execution)
+        await transaction.load(loaded, needs_of_lease(definition, execution, row))
         request = desk.request
         command = Lease(
             ordinal=row.ordinal,
@@ -103,8 +95,8 @@ class Deals:
             worker=request.worker,
             instance=request.instance,
         )
-        granted, work = self._decisions.think(transaction, loaded, command)
+        granted, work = await self._decisions.think(transaction, loaded, command)
         if not isinstance(granted, Granted) or not desk.take(granted):
             return False
-        write(transaction, loaded, work.changes)
+        await transaction.write(loaded, work.changes)
         return True
