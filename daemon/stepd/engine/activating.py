@@ -15,11 +15,13 @@ from stepd.engine.environment import CheckpointMismatch, Environment
 from stepd.engine.expressions import ExpressionFailed
 from stepd.engine.inputs import StepFailed, take_input
 from stepd.engine.model import NO_INDEX, Step, input_name
+from stepd.engine.newrows import new_row
 from stepd.engine.results import fail_step, mismatch_message, skip
 from stepd.engine.standing import queue
 from stepd.engine.work import Work
 
-PRIORITY_MAX = 100
+__all__ = ["Effort", "activate", "new_row"]
+
 EFFORT_UNITS = WORK_MAX // 2
 """About 0.1 s of evaluating."""
 EFFORT_BYTES = 4 * 1024 * 1024
@@ -58,43 +60,6 @@ def activate(work: Work, compiled: CompiledStep, environment: Environment, effor
     finally:
         effort.units += WORK_MAX - allowance.units_left
         effort.bytes += len(work.changes.payloads.get(input_name(compiled.ordinal, NO_INDEX), b""))
-
-
-def new_row(work: Work, compiled: CompiledStep, index: int = NO_INDEX) -> Step:
-    """The row of a step, or of one item of it, that is evaluated now; still ``pending``, and not added yet."""
-    execution = work.execution
-    item = "" if index == NO_INDEX else f"[{index}]"
-    return Step(
-        execution_id=execution.id,
-        ordinal=compiled.ordinal,
-        index=index,
-        step=compiled.id,
-        workflow=execution.workflow,
-        version=execution.version,
-        tenant=execution.tenant,
-        status="pending",
-        parked=0,
-        priority=max(-PRIORITY_MAX, min(PRIORITY_MAX, execution.priority + compiled.priority)),
-        due_at=None,
-        execution_created_at=execution.created_at,
-        timer_at=None,
-        fence=0,
-        spent=0,
-        last_attempt=0,
-        interruptions=0,
-        effect="none",
-        caught=False,
-        lease_id=None,
-        own_input=False,
-        input_hash=None,
-        declared_effect=compiled.effect or "",
-        idempotency_key=f"{execution.id}:{compiled.id}{item}",
-        checkpoint=None,
-        error=None,
-        shunned=None,
-        has_previous=False,
-        queued_at=None,
-    )
 
 
 def _is_wanted(compiled: CompiledStep, environment: Environment, allowance: Allowance) -> bool:

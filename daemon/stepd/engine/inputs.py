@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stepd.engine.canonical import digest, encode
+from stepd.engine.catching import excess
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.definition import CompiledStep
 from stepd.engine.environment import Environment
 from stepd.engine.model import Step, input_name
-from stepd.engine.results import excess
 from stepd.engine.work import Work
 
 

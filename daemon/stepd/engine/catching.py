@@ -1,0 +1,90 @@
+"""What a step comes to by itself: its output, a failure, and what ``catch`` makes of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepd.engine.canonical import decode, encode, is_too_deep
+from stepd.engine.commands import error_json
+from stepd.engine.definition import CompiledStep
+from stepd.engine.environment import CheckpointMismatch, Environment
+from stepd.engine.expressions import ExpressionFailed
+from stepd.engine.model import CAUGHT, Step, checkpoint_of, output_name
+from stepd.engine.standing import set_status, settle_row
+from stepd.engine.work import Work
+from stepd_protocol.limits import JSON_DEPTH_MAX
+
+
+def succeed(work: Work, row: Step, output: bytes) -> None:
+    """Records a step's output as its checkpoint; it never runs again."""
+    compiled = work.definition.steps[row.ordinal]
+    set_status(work, row, "succeeded")
+    settle_row(row)
+    row.error = None
+    row.checkpoint = checkpoint_of(row.input_hash, row.idempotency_key, compiled.effect or "")
+    work.changes.payloads[output_name(row.ordinal, row.index)] = output
+
+
+def catch_or_fail(
+    work: Work, row: Step, error: bytes, *, attempt: int | None = None, worker: str | None = None
+) -> bytes | None:
+    """A step has failed with nothing doubtful left behind: ``catch`` may take it.
+
+    Returns the error with which the step has failed, None where it was caught; what that means for the execution is
+    for the caller to see to.
+    """
+    compiled = work.definition.steps[row.ordinal]
+    failure = decode(error)
+    row.error = error
+    caught = _caught_value(work, compiled, failure["class"])
+    if isinstance(caught, bytes):
+        succeed(work, row, caught)
+        row.caught, row.error = True, error
+        work.set_mark(row.ordinal, CAUGHT)
+        work.emit("step.caught", compiled.id, row.index, attempt, worker, {"error": failure})
+        return None
+    if caught is not None:
+        row.error = error = caught.error
+        failure = decode(error)
+    set_status(work, row, "failed")
+    settle_row(row)
+    work.emit("step.failed", compiled.id, row.index, attempt, worker, {"error": failure})
+    return error
+
+
+def mismatch_message(mismatch: CheckpointMismatch) -> str:
+    """What is said of a stored output that isn't the step's."""
+    return f"the stored output of step {mismatch.step} does not belong to the step as it stands"
+
+
+def excess(raw: bytes, value: Any, limit: int) -> str | None:
+    """By what a value that was put together is more than may come in from outside; None where it isn't."""
+    if len(raw) > limit:
+        return f"has {len(raw)} bytes, {limit} are allowed"
+    return f"is nested deeper than {JSON_DEPTH_MAX} levels" if is_too_deep(raw, value) else None
+
+
+class _NotCaught:
+    """``catch`` named the class, but its value could not be had: the step fails with this error instead."""
+
+    def __init__(self, class_: str, message: str) -> None:
+        self.error = error_json(class_, message)
+
+
+def _caught_value(work: Work, compiled: CompiledStep, class_: str) -> bytes | _NotCaught | None:
+    for caught_class, template in compiled.catch:
+        if caught_class not in (class_, "*"):
+            continue
+        try:
+            value = template.render(Environment(work))
+        except ExpressionFailed as failed:
+            return _NotCaught("expression_failed", str(failed))
+        except CheckpointMismatch as mismatch:
+            work.execution.mismatch = True
+            return _NotCaught("checkpoint_mismatch", mismatch_message(mismatch))
+        raw = encode(value)
+        fault = compiled.output_schema.first_fault(value) if compiled.output_schema is not None else None
+        if fault is None and (found := excess(raw, value, work.settings.output_bytes)) is not None:
+            fault = f"it {found}"
+        return raw if fault is None else _NotCaught("invalid_output", f"the value of catch for {class_}: {fault}")
+    return None
