@@ -6,6 +6,7 @@ from typing import assert_never
 from stepd.engine.decisions import read_decision
 from stepd.engine.definition_checks import Skeleton
 from stepd.engine.definition_fields import Fields, shown
+from stepd.engine.definition_items import CompiledForeach, CompiledRepeat, inner_scope, read_foreach, read_repeat
 from stepd.engine.definition_texts import condition, expression, template
 from stepd.engine.expressions import Expression
 from stepd.engine.schemas import Validator
@@ -26,7 +27,6 @@ from stepd_protocol.names import (
 ANY_CLASS = "*"
 RETRY_FIELDS = frozenset({"max_attempts", "initial_seconds", "factor", "max_seconds"})
 CATCH_FIELDS = frozenset({"class", "value"})
-REPEAT_FIELDS = frozenset({"until", "max", "next"})
 FACTOR_MAX = 1_000
 
 
@@ -72,6 +72,13 @@ class CompiledStep:
     catch: tuple[tuple[str, Template], ...]
     """Failure class or `*`, and what the step's output becomes; the first that fits counts."""
     manual_result: ManualResult
+    foreach: CompiledForeach | None
+    repeat: CompiledRepeat | None
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it runs once an item or a round, each with a row of its own."""
+        return self.foreach is not None or self.repeat is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,9 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
     outline = skeleton.outlines[ordinal]
     fields = outline.fields
     scope = skeleton.scope_of(ordinal)
-    inner = _inner_scope(fields, scope)
+    inner = inner_scope(fields, scope)
+    foreach = read_foreach(fields, scope) if outline.kind == "task" else None
+    repeat = read_repeat(fields, scope) if outline.kind in ("task", "workflow") else None
     when = condition(fields, "when", scope)
     input_ = _read_kind(fields, outline.kind, scope, inner)
     input_schema = fields.schema("input_schema") if outline.kind in ("task", "workflow") else None
@@ -107,7 +116,7 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         ancestors=skeleton.graph.ancestors[ordinal],
         when=when,
         input=input_,
-        references=_references(when, input_, input_schema),
+        references=_references(when, foreach, input_, input_schema),
         input_schema=input_schema,
         output_schema=fields.schema("output_schema"),
         effect=effect,
@@ -124,21 +133,23 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         priority=fields.integer("priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX, 0) if is_task else 0,
         catch=_read_catch(fields, inner),
         manual_result=fields.choice("manual_result", MANUAL_RESULTS, "allowed"),
+        foreach=foreach,
+        repeat=repeat,
     )
 
 
-def _inner_scope(fields: Fields, scope: ExpressionScope) -> ExpressionScope:
-    """What `input` and `catch` may name: under `foreach` the item and its index too."""
-    if fields.given.get("foreach") is None:
-        return scope
-    return ExpressionScope(scope.roots | {"item", "index"}, scope.steps, scope.all_steps)
-
-
-def _references(when: Expression | None, input_: Template | None, input_schema: Validator | None) -> References:
+def _references(
+    when: Expression | None,
+    foreach: CompiledForeach | None,
+    input_: Template | None,
+    input_schema: Validator | None,
+) -> References:
     references = References() if when is None else when.references
+    if foreach is not None:
+        references |= foreach.items.references
     if input_ is not None:
         references |= input_.references
-    elif input_schema is not None:
+    elif input_schema is not None and foreach is None:
         references |= References(roots=frozenset({"input"}))
     return references
 
@@ -147,14 +158,11 @@ def _read_kind(fields: Fields, kind: StepKind, scope: ExpressionScope, inner: Ex
     """Reads what only steps of this kind have, and returns the template of its input where it has one."""
     match kind:
         case "task":
-            _read_foreach(fields, scope)
-            _read_repeat(fields, scope)
             return _read_input(fields, inner)
         case "workflow":
             if fields.required("workflow"):
                 fields.required_name("workflow")
             fields.name("version")
-            _read_repeat(fields, scope)
             return _read_input(fields, inner)
         case "wait":
             fields.required_name("event")
@@ -174,33 +182,6 @@ def _read_input(fields: Fields, scope: ExpressionScope) -> Template | None:
         return template(fields, "input", scope)
     fields.full["input"] = {"$cel": "item" if "item" in scope.roots else "input"}
     return None
-
-
-def _read_foreach(fields: Fields, scope: ExpressionScope) -> None:
-    over = fields.take("foreach", None)
-    if over is not None:
-        expression(fields, "foreach", scope, "list")
-    if fields.take("max_parallel", None) is not None:
-        fields.integer("max_parallel", 1, limits.FOREACH_ITEMS_MAX, 1)
-        if over is None:
-            fields.fault("max_parallel", "it bounds a foreach, and there is none")
-
-
-def _read_repeat(fields: Fields, scope: ExpressionScope) -> None:
-    repeat = fields.object("repeat")
-    if repeat is None:
-        return
-    if fields.given.get("foreach") is not None:
-        fields.fault("repeat", "a step has foreach or repeat, not both")
-    repeat.refuse_others(REPEAT_FIELDS)
-    inner = ExpressionScope(scope.roots | {"last", "index"}, scope.steps, scope.all_steps)
-    if repeat.required("until"):
-        expression(repeat, "until", inner, "boolean")
-    if repeat.required("max"):
-        repeat.integer("max", 1, limits.REPEAT_ROUNDS_MAX, 1)
-    if repeat.has("next"):
-        template(repeat, "next", inner)
-    fields.full["repeat"] = repeat.full
 
 
 def _read_sleep(fields: Fields, scope: ExpressionScope) -> None:

@@ -20,6 +20,8 @@ class Parked(IntEnum):
     FREE = 0
     PAUSED = 1
     HELD = 2
+    ITEMS = 3
+    """The row of a step that has items or rounds: those are claimed, each in a row of its own."""
 
 
 class Execution(msgspec.Struct):
@@ -151,6 +153,8 @@ class Step(msgspec.Struct):
     """The event at which its write succeeded; None where none stands."""
     fresh_fence: int = 0
     """The fence at its last fresh budget: attempts up to it left nothing behind that still counts."""
+    items: bytes | None = None
+    """Of a step that has items or rounds: how far they are, a tally as JSON."""
 
 
 class Attempt(msgspec.Struct):
@@ -296,6 +300,21 @@ def input_name(ordinal: int, index: int) -> str:
 def output_name(ordinal: int, index: int) -> str:
     """The payload that holds a step's output, its checkpoint."""
     return f"out:{ordinal}:{index}"
+
+
+def item_name(ordinal: int, index: int) -> str:
+    """The payload that holds an item of a ``foreach`` list, where the step's input is something else."""
+    return f"item:{ordinal}:{index}"
+
+
+def list_name(ordinal: int) -> str:
+    """The payload that holds the list of a ``foreach``."""
+    return f"list:{ordinal}"
+
+
+def state_name(ordinal: int) -> str:
+    """The payload that holds the state as it stood when a ``foreach`` became ready, until all its items are made."""
+    return f"state:{ordinal}"
 
 
 def previous_name(ordinal: int, index: int) -> str:

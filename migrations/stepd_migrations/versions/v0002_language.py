@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from stepd_migrations.writing import BOOL, INT, TEXT, index, nullable
+from stepd_migrations.writing import BOOL, BYTES, INT, TEXT, index, nullable
 
 revision = "0002"
 down_revision: str | None = "0001"
@@ -64,6 +64,7 @@ def _steps() -> tuple[sa.Column[Any], ...]:
         nullable("errand", TEXT),
         nullable("standing_seq", INT),
         _filled("fresh_fence", INT, "0"),
+        nullable("items", BYTES),
     )
 
 
