@@ -7,7 +7,7 @@ from stepd.engine.decisions import read_decision
 from stepd.engine.definition_checks import Skeleton
 from stepd.engine.definition_fields import Fields, shown
 from stepd.engine.definition_items import CompiledForeach, CompiledRepeat, inner_scope, read_foreach, read_repeat
-from stepd.engine.definition_texts import condition, expression, template
+from stepd.engine.definition_texts import condition, template
 from stepd.engine.expressions import Expression
 from stepd.engine.schemas import Validator
 from stepd.engine.scope import ExpressionScope, References
