@@ -18,6 +18,7 @@ _STEP_TYPES = {
     "step.uncertain": "uncertain",
     "step.cancelled": "cancelled",
     "attempt.started": "running",
+    "wait.armed": "waiting",
 }
 _EXECUTION_TYPES = {
     "execution.paused": "paused",

@@ -13,14 +13,15 @@ from stepd.engine.model import ENDED, GOING, Attempt
 from tests.engine.replay import replay
 from tests.engine.world import ACTOR, World
 
+EVENTS = ("approved", "paid")
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 
 
 @st.composite
 def definitions(draw: st.DrawFn) -> dict[str, Any]:
-    """A small graph of tasks of every effect and delivery, with retries, time-outs, conditions and catches."""
+    """A small graph of steps: tasks of every effect and delivery, waits, sleeps, decisions, with all they can have."""
     count = draw(st.integers(1, 5))
-    steps = [draw(tasks(number)) for number in range(count)]
+    steps = [draw(tasks(number) if draw(st.integers(0, 2)) else others(number)) for number in range(count)]
     definition: dict[str, Any] = {"steps": steps, "on_failure": draw(st.sampled_from(["fail", "reconcile"]))}
     definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
     if draw(st.booleans()):
@@ -46,6 +47,27 @@ def tasks(draw: st.DrawFn, number: int) -> dict[str, Any]:
     if draw(st.integers(0, 4)) == 0:
         task["timeout_seconds"] = 40
     return task
+
+
+@st.composite
+def others(draw: st.DrawFn, number: int) -> dict[str, Any]:
+    """One step that no worker does; it needs the one before it, or nothing."""
+    step: dict[str, Any] = {"id": f"s{number}", "kind": draw(st.sampled_from(["wait", "wait", "sleep", "decision"]))}
+    if number and draw(st.booleans()):
+        step["needs"] = []
+    if draw(st.integers(0, 3)) == 0:
+        step["catch"] = [{"class": "*", "value": 1}]
+    match step["kind"]:
+        case "wait":
+            step["event"] = draw(st.sampled_from(EVENTS))
+            step["on_timeout"] = draw(st.sampled_from(["fail", "skip"]))
+            step["payload_schema"] = draw(st.sampled_from([None, {"type": "integer"}]))
+            step["timeout_seconds"] = draw(st.sampled_from([None, None, 10, 45]))
+        case "sleep":
+            step["seconds"] = draw(st.sampled_from([5, {"$cel": "input.n * 3"}, {"$cel": "-input.n"}]))
+        case _:
+            step["rules"] = [{"when": f"input.n > {draw(st.integers(0, 1))}", "then": 1}]
+    return step
 
 
 class Life(RuleBasedStateMachine):
@@ -109,6 +131,12 @@ class Life(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.live.pass_time(int(seconds * 1000))
 
+    @rule(name=st.sampled_from(EVENTS), payload=st.sampled_from([1, 2, "no number"]))
+    def signal(self, name: str, payload: Any) -> None:
+        before = self.live.execution.signals
+        answer = self.live.signal(name, payload)
+        assert self.live.execution.signals - before == isinstance(answer, c.Done), "accepted means kept or taken"
+
     @rule(chance=st.integers(0, 7), force=st.booleans())
     def cancel(self, chance: int, force: bool) -> None:
         if chance == 7:
@@ -151,6 +179,8 @@ class Life(RuleBasedStateMachine):
             while granted := self.live.claim():
                 self.live.heartbeat(granted.attempt, started=True)
                 self.live.complete(granted.attempt, 1)
+            for name in EVENTS:
+                self.live.signal(name, 1)
             self.live.pass_time(60_000)
             if self.live.execution.status in (*ENDED, "reconciliation_required"):
                 return

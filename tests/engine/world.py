@@ -10,7 +10,19 @@ import msgspec
 from stepd.engine import commands as c
 from stepd.engine.definition import Compiled, compile_definition
 from stepd.engine.machine import begin, decide
-from stepd.engine.model import ENDED, GRAPH_STATUS, IN_FLIGHT, NO_INDEX, Attempt, Event, Execution, Parked, Step
+from stepd.engine.model import (
+    ENDED,
+    GOING,
+    GRAPH_STATUS,
+    IN_FLIGHT,
+    NO_INDEX,
+    Attempt,
+    Event,
+    Execution,
+    Parked,
+    Signal,
+    Step,
+)
 from stepd.engine.verdicts import is_write
 from stepd.engine.work import Changes, Loaded, Missing, Need, Settings, Work
 from stepd_protocol.limits import Limits
@@ -38,6 +50,7 @@ class World:
         self.attempts: dict[str, Attempt] = {}
         self.payloads: dict[str, bytes] = {}
         self.events: list[Event] = []
+        self.signals: dict[int, Signal] = {}
         self.leases = 0
         work = begin(self.definition, self.settings, _start(**start), now)
         assert isinstance(work, Work), work
@@ -107,6 +120,9 @@ class World:
         )
         return self.run(command)
 
+    def signal(self, name: str, payload: Any = None, *, source: str | None = None) -> Any:
+        return self.run(c.Signal(ACTOR, name, msgspec.json.encode(payload), source))
+
     def pass_time(self, ms: int) -> None:
         """Moves the clock and sweeps until nothing is due."""
         self.now += ms
@@ -121,6 +137,10 @@ class World:
     def status(self, step: str) -> str:
         """A step's status by the graph."""
         return GRAPH_STATUS[self.execution.graph[self.definition.by_id[step]]]
+
+    def output(self, step: str) -> Any:
+        """A step's output."""
+        return msgspec.json.decode(self.payloads[f"out:{self.definition.by_id[step]}:{NO_INDEX}"])
 
     def row(self, step: str) -> Step:
         """A step's row."""
@@ -142,6 +162,7 @@ class World:
         self._check_counters()
         self._check_leases()
         self._check_writes()
+        self._check_signals()
         self._check_movable()
 
     def _check_journal(self) -> None:
@@ -177,6 +198,21 @@ class World:
             if is_write(self.definition.steps[row.ordinal]) and row.effect != "none":
                 assert row.status not in ("failed", "cancelled"), f"a doubtful write was called {row.status}"
 
+    def _check_signals(self) -> None:
+        execution, signals = self.execution, self.signals.values()
+        assert sorted(self.signals) == list(range(1, execution.signals + 1))
+        kept = [signal for signal in signals if signal.taken_by is None]
+        assert execution.signals_kept == len(kept)
+        taken = [signal.taken_by for signal in signals if signal.taken_by is not None]
+        assert len(taken) == len(set(taken)), "two signals resumed one wait"
+        if execution.status not in GOING:
+            return
+        for row in self.steps.values():
+            wait = self.definition.steps[row.ordinal].wait
+            if wait is not None and row.status == "waiting":
+                left = [one for one in kept if one.name == wait.event and f" {row.ordinal} " in one.fits]
+                assert not left, f"{row.step} waits beside a signal that fits it"
+
     def _check_movable(self) -> None:
         execution = self.execution
         if execution.status in (*ENDED, "paused", "reconciliation_required"):
@@ -187,6 +223,7 @@ class World:
         movable = due is not None and (execution.status == "scheduled" or due <= self.now)
         movable = movable or execution.flight > 0 or any(row.status == "queued" for row in free)
         movable = movable or any(row.status == "retry_wait" and row.timer_at is not None for row in free)
+        movable = movable or any(row.status == "waiting" for row in free)
         assert movable, f"nothing can move an execution that is {execution.status}"
 
     # -- the store's part -------------------------------------------------------------------------------------------
@@ -201,6 +238,10 @@ class World:
         elif need.kind == "rows":
             loaded.rows = list(self.steps)
             loaded.steps.update(self.steps)
+        elif need.kind == "source":
+            loaded.sources[need.name] = any(signal.source == need.name for signal in self.signals.values())
+        elif need.kind == "kept":
+            loaded.kept[(need.name, need.ordinal, need.item)] = self._kept(need)
         else:
             wanted = [
                 row for row in self.steps.values() if row.lease_id or (row.status in PARKABLE and row.effect != "none")
@@ -208,6 +249,13 @@ class World:
             loaded.unsettled = [(row.ordinal, row.index) for row in wanted]
             loaded.steps.update({(row.ordinal, row.index): row for row in wanted})
             loaded.attempts.update({row.lease_id: self.attempts[row.lease_id] for row in wanted if row.lease_id})
+
+    def _kept(self, need: Need) -> Signal | None:
+        for number, signal in sorted(self.signals.items()):
+            fits = signal.name == need.name and f" {need.ordinal} " in signal.fits
+            if fits and signal.taken_by is None and number > need.item:
+                return signal
+        return None
 
     def _apply(self, changes: Changes) -> None:
         for kind, before, after in changes.bulk:
@@ -219,6 +267,7 @@ class World:
             self.steps[key] = row
         self.attempts.update(changes.attempts)
         self.payloads.update(changes.payloads)
+        self.signals.update(changes.signals)
         self.events.extend(changes.events)
         self.execution = changes.execution
 

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from stepd.engine.cel_bounds import WORK_MAX, Allowance
 from stepd.engine.commands import error_json
+from stepd.engine.deciding import make_decision
 from stepd.engine.definition import CompiledStep
 from stepd.engine.environment import CheckpointMismatch, Environment
 from stepd.engine.expressions import ExpressionFailed
@@ -17,7 +18,9 @@ from stepd.engine.inputs import StepFailed, take_input
 from stepd.engine.model import NO_INDEX, Step, input_name
 from stepd.engine.newrows import new_row
 from stepd.engine.results import fail_step, mismatch_message, skip
+from stepd.engine.sleeps import fall_asleep
 from stepd.engine.standing import queue
+from stepd.engine.waits import arm
 from stepd.engine.work import Work
 
 __all__ = ["Effort", "activate", "new_row"]
@@ -78,7 +81,14 @@ def _set_going(work: Work, compiled: CompiledStep, row: Step, environment: Envir
             take_input(work, compiled, row, environment, allowance)
             work.add_step(row)
             queue(work, row)
-        case "wait" | "sleep" | "decision" | "workflow":
+        case "wait":
+            work.add_step(row)
+            arm(work, row)
+        case "sleep":
+            fall_asleep(work, compiled, row, environment, allowance)
+        case "decision":
+            make_decision(work, compiled, row, environment, allowance)
+        case "workflow":
             raise AssertionError(f"{compiled.kind} steps are refused at registration")
         case _:
             assert_never(compiled.kind)

@@ -157,6 +157,16 @@ class Resume(msgspec.Struct, frozen=True):
     actor: Actor
 
 
+class Signal(msgspec.Struct, frozen=True):
+    """Somebody, or an event, hands a payload to a wait of this name."""
+
+    actor: Actor
+    name: str
+    payload: bytes
+    source: str | None = None
+    """The event that it comes by, for an execution to take it once."""
+
+
 class Recover(msgspec.Struct, frozen=True):
     """A daemon started alone and judges what it found open."""
 
@@ -176,6 +186,7 @@ Command: TypeAlias = (
     | Cancel
     | Pause
     | Resume
+    | Signal
     | Recover
 )
 
@@ -188,7 +199,7 @@ class NotFound(msgspec.Struct, frozen=True):
 
 
 class InvalidInput(msgspec.Struct, frozen=True):
-    """A start whose input doesn't fit: ``(JSON Pointer into the request, message)`` each."""
+    """A start's input, or a signal's payload, doesn't fit: ``(JSON Pointer into the request, message)`` each."""
 
     faults: tuple[tuple[str, str], ...]
 
@@ -216,6 +227,12 @@ class Conflict(msgspec.Struct, frozen=True):
     code: Literal["already_ended", "not_signalable", "not_pausable", "not_resolvable", "occupied"]
     status: str
     execution_id: str
+
+
+class TooMany(msgspec.Struct, frozen=True):
+    """A signal that nobody waits for yet, where as many are kept already as may be."""
+
+    kept: int
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -251,7 +268,7 @@ class Granted(msgspec.Struct, frozen=True):
     max_attempts: int
 
 
-Answer: TypeAlias = NotFound | Done | Refused | Conflict | Alive | Told | Granted | None
+Answer: TypeAlias = NotFound | Done | Refused | Conflict | InvalidInput | TooMany | Alive | Told | Granted | None
 
 
 def error_json(class_: str, message: str, details: bytes | None = None, **more: Any) -> bytes:

@@ -7,6 +7,7 @@ from stepd.engine.commands import Actor, Cancel, Conflict, Done, Pause, Resume
 from stepd.engine.ending import begin_ending, force
 from stepd.engine.model import ENDED, ENDING, GOING, Audit, Parked
 from stepd.engine.standing import refresh_status, set_due
+from stepd.engine.waits import take_kept
 from stepd.engine.work import Work
 
 
@@ -63,6 +64,7 @@ def resume(work: Work, command: Resume) -> Done:
     work.park(Parked.PAUSED, Parked.FREE)
     work.changes.ready = True
     work.emit("execution.unpaused")
+    take_kept(work)
     advance(work)
     refresh_status(work)
     return Done(execution.status)

@@ -43,13 +43,16 @@ class CompiledDecision:
     references: References
 
 
-def decide_rules(decision: CompiledDecision, env: Env) -> tuple[Any, tuple[str, ...]]:
+def decide_rules(
+    decision: CompiledDecision, env: Env, allowance: Allowance | None = None
+) -> tuple[Any, tuple[str, ...]]:
     """Returns the decision's output and the ids of the rules that made it; none where the default did.
 
     `first` takes the first rule that matches, `unique` the only one, `any` one of several that agree on their output,
-    `collect` the list of all. Raises NoMatch, AmbiguousMatch, ExpressionFailed, and what `env` raises.
+    `collect` the list of all; its work is taken from the `allowance`. Raises NoMatch, AmbiguousMatch, ExpressionFailed,
+    and what `env` raises.
     """
-    allowance = Allowance()
+    allowance = allowance or Allowance()
     matched: list[CompiledRule] = []
     for rule in decision.rules:
         if rule.when is None or rule.when.evaluate(env, allowance):

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from stepd.engine.decisions import read_decision
+from stepd.engine.decisions import CompiledDecision, read_decision
 from stepd.engine.definition_checks import Skeleton
 from stepd.engine.definition_fields import Fields, shown
 from stepd.engine.definition_items import CompiledForeach, CompiledRepeat, inner_scope, read_foreach, read_repeat
+from stepd.engine.definition_kinds import CompiledSleep, CompiledWait, read_sleep, read_wait
 from stepd.engine.definition_texts import condition, template
 from stepd.engine.expressions import Expression
 from stepd.engine.schemas import Validator
@@ -51,7 +52,7 @@ class CompiledStep:
     input: Template | None
     """None: the execution's input."""
     references: References
-    """What `when` and `input` read; without an `input` the execution's where `input_schema` is to judge it."""
+    """What is read when it becomes ready; without an `input` the execution's where `input_schema` is to judge it."""
     input_schema: Validator | None
     output_schema: Validator | None
     effect: Effect | None
@@ -74,11 +75,33 @@ class CompiledStep:
     manual_result: ManualResult
     foreach: CompiledForeach | None
     repeat: CompiledRepeat | None
+    wait: CompiledWait | None
+    """Set on a wait."""
+    sleep: CompiledSleep | None
+    """Set on a sleep."""
+    decision: CompiledDecision | None
+    """Set on a decision."""
 
     @property
     def has_items(self) -> bool:
         """Whether it runs once an item or a round, each with a row of its own."""
         return self.foreach is not None or self.repeat is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What only steps of one kind have; None in all others."""
+
+    input: Template | None = None
+    wait: CompiledWait | None = None
+    sleep: CompiledSleep | None = None
+    decision: CompiledDecision | None = None
+
+    @property
+    def references(self) -> References:
+        """What it reads when the step becomes ready."""
+        parts = (self.input, self.sleep, self.decision)
+        return References().joined(part.references for part in parts if part is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +123,7 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
     foreach = read_foreach(fields, scope) if outline.kind == "task" else None
     repeat = read_repeat(fields, scope) if outline.kind in ("task", "workflow") else None
     when = condition(fields, "when", scope)
-    input_ = _read_kind(fields, outline.kind, scope, inner)
+    own = _read_own(fields, outline.kind, scope, inner)
     input_schema = fields.schema("input_schema") if outline.kind in ("task", "workflow") else None
     effect = _read_effect(fields) if outline.kind == "task" else None
     delivery = _read_delivery(fields, effect) if outline.kind == "task" else "at_least_once"
@@ -115,8 +138,8 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         successors=skeleton.graph.successors[ordinal],
         ancestors=skeleton.graph.ancestors[ordinal],
         when=when,
-        input=input_,
-        references=_references(when, foreach, input_, input_schema),
+        input=own.input,
+        references=_references(when, foreach, own, input_schema),
         input_schema=input_schema,
         output_schema=fields.schema("output_schema"),
         effect=effect,
@@ -135,46 +158,40 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         manual_result=fields.choice("manual_result", MANUAL_RESULTS, "allowed"),
         foreach=foreach,
         repeat=repeat,
+        wait=own.wait,
+        sleep=own.sleep,
+        decision=own.decision,
     )
 
 
 def _references(
-    when: Expression | None,
-    foreach: CompiledForeach | None,
-    input_: Template | None,
-    input_schema: Validator | None,
+    when: Expression | None, foreach: CompiledForeach | None, own: Own, input_schema: Validator | None
 ) -> References:
-    references = References() if when is None else when.references
+    references = own.references if when is None else own.references | when.references
     if foreach is not None:
         references |= foreach.items.references
-    if input_ is not None:
-        references |= input_.references
-    elif input_schema is not None and foreach is None:
+    if own.input is None and input_schema is not None and foreach is None:
         references |= References(roots=frozenset({"input"}))
     return references
 
 
-def _read_kind(fields: Fields, kind: StepKind, scope: ExpressionScope, inner: ExpressionScope) -> Template | None:
-    """Reads what only steps of this kind have, and returns the template of its input where it has one."""
+def _read_own(fields: Fields, kind: StepKind, scope: ExpressionScope, inner: ExpressionScope) -> Own:
     match kind:
         case "task":
-            return _read_input(fields, inner)
+            return Own(input=_read_input(fields, inner))
         case "workflow":
             if fields.required("workflow"):
                 fields.required_name("workflow")
             fields.name("version")
-            return _read_input(fields, inner)
+            return Own(input=_read_input(fields, inner))
         case "wait":
-            fields.required_name("event")
-            fields.schema("payload_schema")
-            fields.choice("on_timeout", ("fail", "skip"), "fail")
+            return Own(wait=read_wait(fields))
         case "sleep":
-            _read_sleep(fields, scope)
+            return Own(sleep=read_sleep(fields, scope))
         case "decision":
-            read_decision(fields, scope)
+            return Own(decision=read_decision(fields, scope))
         case _:
             assert_never(kind)
-    return None
 
 
 def _read_input(fields: Fields, scope: ExpressionScope) -> Template | None:
@@ -182,14 +199,6 @@ def _read_input(fields: Fields, scope: ExpressionScope) -> Template | None:
         return template(fields, "input", scope)
     fields.full["input"] = {"$cel": "item" if "item" in scope.roots else "input"}
     return None
-
-
-def _read_sleep(fields: Fields, scope: ExpressionScope) -> None:
-    if fields.has("seconds") == fields.has("until"):
-        fields.fault(None, "a sleep has either seconds or until")
-    for field in ("seconds", "until"):
-        if fields.has(field):
-            template(fields, field, scope)
 
 
 def _read_effect(fields: Fields) -> Effect | None:

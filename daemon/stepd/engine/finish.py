@@ -53,13 +53,14 @@ def _error(class_: str, message: str) -> bytes:
 
 
 def _check_checkpoints(work: Work) -> None:
-    for row in work.rows():
+    rows = [row for row in work.rows() if row.status != "skipped"]
+    for row in rows:
         compiled = work.definition.steps[row.ordinal]
         expected = checkpoint_of(row.input_hash, row.idempotency_key, compiled.effect or "")
         if row.status != "succeeded" or row.checkpoint != expected or row.declared_effect != (compiled.effect or ""):
             raise CheckpointMismatch(compiled.id)
     succeeded = sum(mark in ("s", "C") for mark in work.execution.graph)
-    if succeeded != sum(row.index < 0 for row in work.rows()):
+    if succeeded != sum(row.index < 0 for row in rows):
         raise CheckpointMismatch("that is missing")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from stepd.engine import commands as c
-from stepd.engine import control, leasing, recovery, settling, sweeping
+from stepd.engine import control, leasing, recovery, settling, signals, sweeping
 from stepd.engine.beginning import begin, exclusive_key
 from stepd.engine.standing import refresh_status
 from stepd.engine.work import Work
@@ -50,6 +50,8 @@ def _dispatch(work: Work, command: c.Command) -> c.Answer:
             return control.pause(work, command)
         case c.Resume():
             return control.resume(work, command)
+        case c.Signal():
+            return signals.signal(work, command)
         case c.Recover():
             return recovery.recover(work, command)
         case _:

@@ -94,6 +94,10 @@ class Execution(msgspec.Struct):
     been noted: see ``standing.stands``."""
     leave_standing: bool = False
     """An operator lets writes without a compensation stand."""
+    signals: int = 0
+    """Signals received so far: the last one's number."""
+    signals_kept: int = 0
+    """Signals that no wait has taken yet."""
 
 
 class Step(msgspec.Struct):
@@ -111,10 +115,11 @@ class Step(msgspec.Struct):
     parked: int
     priority: int
     due_at: int | None
-    """Since when it is claimable (``queued``), or when its next attempt is due (``retry_wait``)."""
+    """Since when it is claimable (``queued``), when its next attempt is due (``retry_wait``), when a sleep ends."""
     execution_created_at: int
     timer_at: int | None
-    """When the sweeper must look at this row: a retry that falls due, or a stand in the queue that ends."""
+    """When the sweeper must look at this row: a retry, a sleep or a wait's time-out that falls due, or a stand in the
+    queue that ends."""
     fence: int
     spent: int
     """Attempts spent since its last fresh budget."""
@@ -139,6 +144,7 @@ class Step(msgspec.Struct):
     """Instances that said ``unservable``: ``[[principal, instance, until], …]``."""
     has_previous: bool
     queued_at: int | None
+    """Since when it stands in the queue; of a wait, since when it is armed."""
     child_id: str | None = None
     """The execution that the step waits for, or has waited for."""
     child_open: bool = False
@@ -212,6 +218,24 @@ class Event(msgspec.Struct):
     attempt: int | None
     worker: str | None
     data: bytes
+
+
+class Signal(msgspec.Struct):
+    """A signal that an execution has accepted."""
+
+    execution_id: str
+    number: int
+    """Counts the execution's signals from 1, in the order they came."""
+    name: str
+    source: str | None
+    """Of one that came by an event: which; unique in an execution."""
+    received_at: int
+    taken_by: int | None
+    """Ordinal of the wait that it resumed; None while it is kept."""
+    fits: str
+    """Ordinals of the waits that its payload fits, of those that were not over when it came: `` 3 5 ``."""
+    payload: bytes
+    """Empty once it is taken: it is the wait's output then."""
 
 
 class Audit(msgspec.Struct):

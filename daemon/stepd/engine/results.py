@@ -12,6 +12,21 @@ from stepd.engine.work import Work
 __all__ = ["error_of_step", "excess", "fail_step", "mismatch_message", "skip", "succeed"]
 
 
+def succeed_with(work: Work, row: Step, raw: bytes, value: Any) -> None:
+    """A step that had no lease has this output, ``value`` as ``raw``: it succeeded, unless that fits neither schema nor
+    limit; then it failed, class ``invalid_output``.
+    """
+    compiled = work.definition.steps[row.ordinal]
+    fault = compiled.output_schema.first_fault(value) if compiled.output_schema is not None else None
+    if fault is None and (found := excess(raw, value, work.settings.output_bytes)) is not None:
+        fault = f"it {found}"
+    if fault is not None:
+        fail_step(work, row, error_json("invalid_output", f"the output: {fault}"))
+        return
+    succeed(work, row, raw)
+    work.emit("step.succeeded", row.step, row.index)
+
+
 def fail_step(work: Work, row: Step, error: bytes, *, attempt: int | None = None, worker: str | None = None) -> str:
     """A step has failed with nothing doubtful left behind: ``catch`` may take it, else the ending begins.
 
@@ -29,6 +44,13 @@ def skip(work: Work, compiled: CompiledStep, why: str) -> None:
     """A step that isn't done: what needs it goes on without its output."""
     work.set_mark(compiled.ordinal, "k")
     work.emit("step.skipped", compiled.id, data={"why": why})
+
+
+def skip_row(work: Work, row: Step, why: str) -> None:
+    """As ``skip``, for a step that has a row already."""
+    set_status(work, row, "skipped")
+    settle_row(row)
+    work.emit("step.skipped", row.step, row.index, data={"why": why})
 
 
 def error_of_step(error: bytes, step: str) -> bytes:

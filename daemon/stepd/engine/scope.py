@@ -1,7 +1,9 @@
 """What expressions may see, what they may name at their place in a definition, and what they do read."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Protocol
 
 ROOTS = ("input", "state", "item", "index", "last")
@@ -39,6 +41,10 @@ class References:
 
     def __or__(self, other: "References") -> "References":
         return References(self.roots | other.roots, self.outputs | other.outputs, self.statuses | other.statuses)
+
+    def joined(self, others: "Iterable[References]") -> "References":
+        """What these and all the others read."""
+        return reduce(or_, others, self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,13 @@ from stepd.engine.failing import Failure, settle_failure
 from stepd.engine.leasing import requeue
 from stepd.engine.model import GOING, Attempt, Parked
 from stepd.engine.results import fail_step
+from stepd.engine.sleeps import wake
 from stepd.engine.standing import end_attempt, queue, schedule, set_due
 from stepd.engine.transitions import after
 from stepd.engine.verdicts import is_write, judge, worst
+from stepd.engine.waits import time_out as time_out_wait
 from stepd.engine.work import Work
+from stepd_protocol.times import format_time
 
 
 def attempt_due(work: Work, command: AttemptDue) -> Done:
@@ -54,7 +57,7 @@ def time_out(work: Work, attempt: Attempt, jitter: int) -> None:
 
 
 def step_due(work: Work, command: StepDue) -> Done:
-    """Queues a step whose retry is due; fails one whose stand in the queue has lasted too long."""
+    """Queues a step whose retry is due; ends a sleep, a wait, or a stand in the queue that has lasted too long."""
     row = work.step(command.ordinal, command.index)
     if row is None or row.timer_at is None or row.timer_at > work.now or row.parked != Parked.FREE:
         return Done(work.execution.status)
@@ -70,6 +73,12 @@ def step_due(work: Work, command: StepDue) -> Done:
         else:
             fail_step(work, row, error)
         advance(work, row.ordinal)
+    elif row.status == "waiting":
+        if work.definition.steps[row.ordinal].kind == "sleep":
+            wake(work, row)
+        else:
+            time_out_wait(work, row)
+        advance(work, row.ordinal)
     return Done(work.execution.status)
 
 
@@ -82,6 +91,7 @@ def execution_due(work: Work, _command: ExecutionDue) -> Done:
         return Done(execution.status)
     if execution.status == "scheduled" and execution.start_at is not None and execution.start_at <= work.now:
         execution.status = "queued"
+        work.emit("timer.fired", data={"start_at": format_time(execution.start_at)})
     if execution.status in GOING:
         set_due(execution)
         advance(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,6 +17,7 @@ from stepd.engine.model import (
     Event,
     Execution,
     Parked,
+    Signal,
     SpanRow,
     Step,
 )
@@ -41,7 +43,9 @@ class Settings(msgspec.Struct, frozen=True):
 class Need(NamedTuple):
     """Something a decision must see that the store has not loaded yet."""
 
-    kind: Literal["step", "attempt", "payload", "unsettled", "rows"]
+    kind: Literal["step", "attempt", "payload", "unsettled", "rows", "kept", "source"]
+    """``kept`` is the first signal of that ``name`` that no wait has taken, that fits the wait ``ordinal``, and whose
+    number is greater than ``item``; ``source`` whether a signal of the event ``name`` has been received."""
     name: str = ""
     ordinal: int = 0
     item: int = NO_INDEX
@@ -58,13 +62,16 @@ class Missing(Exception):
 class Loaded:
     """The rows a store has loaded for one decision; never changed by it."""
 
-    __slots__ = ("attempts", "execution", "payloads", "rows", "steps", "unsettled")
+    __slots__ = ("attempts", "execution", "kept", "payloads", "rows", "sources", "steps", "unsettled")
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
         self.steps: dict[StepKey, Step | None] = {}
         self.attempts: dict[str, Attempt | None] = {}
         self.payloads: dict[str, bytes | None] = {}
+        self.kept: dict[tuple[str, int, int], Signal | None] = {}
+        """Signals by what was asked for: name, ordinal of the wait, number behind which to look."""
+        self.sources: dict[str, bool] = {}
         self.unsettled: list[StepKey] | None = None
         """Rows with an attempt in flight, or open with an effect that isn't ``none``."""
         self.rows: list[StepKey] | None = None
@@ -83,6 +90,7 @@ class Changes:
         "execution",
         "payloads",
         "ready",
+        "signals",
         "spans",
         "steps",
     )
@@ -93,6 +101,8 @@ class Changes:
         self.steps: dict[StepKey, Step] = {}
         self.attempts: dict[str, Attempt] = {}
         self.payloads: dict[str, bytes] = {}
+        self.signals: dict[int, Signal] = {}
+        """By number: received, or taken."""
         self.events: list[Event] = []
         self.audit: list[Audit] = []
         self.spans: list[SpanRow] = []
@@ -105,7 +115,14 @@ class Changes:
     def empty(self) -> bool:
         """Whether nothing at all is to be written."""
         return not (
-            self.events or self.steps or self.attempts or self.payloads or self.spans or self.audit or self.bulk
+            self.events
+            or self.steps
+            or self.attempts
+            or self.payloads
+            or self.signals
+            or self.spans
+            or self.audit
+            or self.bulk
         )
 
     def timer(self) -> int | None:
@@ -144,6 +161,16 @@ class Work:
                 return None
             raise Missing(Need("step", "", ordinal, index))
         return self.loaded.steps[key]
+
+    def some_steps(self, ordinals: Iterable[int]) -> list[Step]:
+        """The rows of these steps, without pending ones; asks for all that lack at once. Raises Missing."""
+        keys = [(ordinal, NO_INDEX) for ordinal in ordinals]
+        if self.loaded.rows is None:
+            known = self.loaded.steps.keys() | self.changes.steps.keys()
+            missing = [Need("step", "", *key) for key in keys if key not in known]
+            if missing:
+                raise Missing(*missing)
+        return [row for key in keys if (row := self.step(*key)) is not None]
 
     def change_step(self, ordinal: int, index: int = NO_INDEX) -> Step:
         """The step's row, to be changed. Raises Missing; KeyError where there is none."""
@@ -185,6 +212,19 @@ class Work:
         if name not in self.loaded.payloads:
             raise Missing(Need("payload", name))
         return self.loaded.payloads[name]
+
+    def kept_signal(self, name: str, ordinal: int, after: int) -> Signal | None:
+        """The first kept signal of this name that fits the wait, of those behind number ``after``. Raises Missing."""
+        key = (name, ordinal, after)
+        if key not in self.loaded.kept:
+            raise Missing(Need("kept", *key))
+        return self.loaded.kept[key]
+
+    def has_signal_of(self, source: str) -> bool:
+        """Whether a signal of this event has been received. Raises Missing."""
+        if source not in self.loaded.sources:
+            raise Missing(Need("source", source))
+        return self.loaded.sources[source]
 
     def unsettled(self) -> list[Step]:
         """Rows with an attempt in flight, or open with an effect that isn't ``none``, to be changed. Raises Missing."""

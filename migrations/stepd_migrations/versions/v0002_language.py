@@ -1,4 +1,4 @@
-"""The whole definition language, children of workflow steps, and the resolving of doubtful executions.
+"""The whole definition language, children of workflow steps, signals, and the resolving of doubtful executions.
 
 New columns stand at the end of their tables, in the order of the fields at the end of the daemon's rows. What is in the
 database already gets the value that says that there is nothing of the kind.
@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from stepd_migrations.writing import BOOL, BYTES, INT, TEXT, index, nullable
+from stepd_migrations.writing import BOOL, BYTES, INT, TEXT, column, index, nullable, table
 
 revision = "0002"
 down_revision: str | None = "0001"
@@ -28,12 +28,15 @@ def upgrade() -> None:
     index("steps_errands", "steps", "errand", where="errand is not null")
     _add("ledger", *_ledger())
     _note_standing_writes()
+    _signals()
 
 
 def downgrade() -> None:
     """Takes it all away again."""
     op.drop_index("steps_standing", "steps")
     _drop("ledger", *_ledger())
+    op.drop_table("signals")
+    op.drop_index("executions_correlation_open", "executions")
     op.drop_index("steps_errands", "steps")
     op.drop_index("executions_news", "executions")
     _drop("steps", *_steps())
@@ -52,6 +55,8 @@ def _executions() -> tuple[sa.Column[Any], ...]:
         nullable("news_at", INT),
         _filled("standing", TEXT, "''"),
         _filled("leave_standing", BOOL, "false"),
+        _filled("signals", INT, "0"),
+        _filled("signals_kept", INT, "0"),
     )
 
 
@@ -80,6 +85,26 @@ def _note_standing_writes() -> None:
         "and execution_id in (select id from executions where ended_at is null)"
     )
     index("steps_standing", "steps", "execution_id, standing_seq", where="standing_seq is not null")
+
+
+def _signals() -> None:
+    table(
+        "signals",
+        "execution_id, number",
+        column("execution_id", TEXT),
+        column("number", INT),
+        column("name", TEXT),
+        nullable("source", TEXT),
+        column("received_at", INT),
+        nullable("taken_by", INT),
+        column("fits", TEXT),
+        column("payload", BYTES),
+    )
+    index("signals_kept", "signals", "execution_id, name, number", where="taken_by is null")
+    index("signals_source", "signals", "source, execution_id", where="source is not null", unique=True)
+    # An event finds the open executions of its correlation, however many have ended.
+    is_open = "correlation is not null and ended_at is null"
+    index("executions_correlation_open", "executions", "correlation, id", where=is_open)
 
 
 def _filled(name: str, type_: sa.types.TypeEngine[Any], value: str) -> sa.Column[Any]:

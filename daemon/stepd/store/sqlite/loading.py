@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from stepd.engine.model import Attempt, Execution, Step
+from stepd.engine.model import Attempt, Execution, Signal, Step
 from stepd.engine.work import Loaded, Need, StepKey
 from stepd.store.sqlite.cache import Entry
-from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, STEPS
+from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, SIGNALS, STEPS
 from stepd.store.sqlite.transaction import Transaction
 
 EXECUTION: Final = f"{EXECUTIONS.select} where id = ?"
@@ -24,6 +24,11 @@ UNSETTLED_ATTEMPTS: Final = (
     f"select {ATTEMPTS.of('a')} from steps s join attempts a on a.id = s.lease_id "
     "where s.execution_id = ? and s.lease_id is not null"
 )
+KEPT: Final = (
+    f"{SIGNALS.select} where execution_id = ? and name = ? and number > ? and taken_by is null "
+    "and instr(fits, ?) > 0 order by number limit 1"
+)
+SOURCE: Final = "select 1 from signals where source = ? and execution_id = ?"
 PAYLOAD: Final = "select body from payloads where execution_id = ? and name = ?"
 
 
@@ -64,6 +69,11 @@ def load(transaction: Transaction, loaded: Loaded, needs: Iterable[Need]) -> Non
                 _load_unsettled(transaction, loaded)
             case "rows":
                 _load_rows(transaction, entry, loaded)
+            case "kept":
+                loaded.kept[(name, ordinal, index)] = _kept(transaction, loaded.execution.id, name, ordinal, index)
+            case "source":
+                found = transaction.connection.execute(SOURCE, (name, loaded.execution.id)).fetchone()
+                loaded.sources[name] = found is not None
             case _:
                 assert_never(kind)
 
@@ -101,6 +111,12 @@ def _payload(transaction: Transaction, entry: Entry, name: str) -> bytes | None:
     body: bytes = values[0]
     entry.keep_payload(name, body)
     return body
+
+
+def _kept(transaction: Transaction, execution_id: str, name: str, ordinal: int, after: int) -> Signal | None:
+    parameters = (execution_id, name, after, f" {ordinal} ")
+    values = transaction.connection.execute(KEPT, parameters).fetchone()
+    return None if values is None else SIGNALS.read(values)
 
 
 def _load_rows(transaction: Transaction, entry: Entry, loaded: Loaded) -> None:

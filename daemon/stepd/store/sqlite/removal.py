@@ -40,6 +40,7 @@ def _slice(table: str, key: str) -> str:
 
 BELONGINGS: Final = (
     (_slice("payloads", "execution_id, name"), PAYLOADS_AT_ONCE),
+    (_slice("signals", "execution_id, number"), PAYLOADS_AT_ONCE),
     (_slice("spans", "execution_id, attempt_id, span_id"), ROWS_AT_ONCE),
     (_slice("events", "execution_id, seq"), ROWS_AT_ONCE),
     (_slice("attempts", "id"), ROWS_AT_ONCE),

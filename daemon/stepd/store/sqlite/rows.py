@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import astuple
 
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Step
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal, Step
 from stepd.store.base import VersionRow
 from stepd.store.records import KeyRow, WorkerRow
 
@@ -68,6 +68,7 @@ class Table(Generic[Row]):
 EXECUTIONS: Final = Table("executions", Execution, ("id",))
 STEPS: Final = Table("steps", Step, ("execution_id", "ordinal", "idx"))
 ATTEMPTS: Final = Table("attempts", Attempt, ("id",))
+SIGNALS: Final = Table("signals", Signal, ("execution_id", "number"))
 EVENTS: Final = Table("events", Event)
 """Beside the fields, its rows have the execution's id in front."""
 AUDIT: Final = Table("audit", Audit)

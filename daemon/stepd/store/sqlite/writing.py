@@ -16,6 +16,7 @@ from stepd.store.sqlite.rows import (
     EXECUTIONS,
     INSERT_EVENT,
     INSERT_LABEL,
+    SIGNALS,
     STEPS,
     UPSERT_PAYLOAD,
     UPSERT_SPAN,
@@ -100,5 +101,7 @@ def _belongings(connection: sqlite3.Connection, changes: Changes) -> None:
         connection.executemany(INSERT_EVENT, [(id_, *astuple(event)) for event in changes.events])
     if changes.spans:
         connection.executemany(UPSERT_SPAN, [(id_, span.attempt_id, span.span_id, span.body) for span in changes.spans])
+    if changes.signals:
+        connection.executemany(SIGNALS.upsert, [astuple(signal) for signal in changes.signals.values()])
     if changes.audit:
         connection.executemany(AUDIT.insert, [astuple(row) for row in changes.audit])
