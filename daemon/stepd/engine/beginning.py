@@ -91,6 +91,4 @@ def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool
         cache_write_tokens=0,
         output_tokens=0,
         reasoning_tokens=0,
-        signals=0,
-        signals_kept=0,
     )

@@ -113,10 +113,10 @@ def _filled(name: str, type_: sa.types.TypeEngine[Any], value: str) -> sa.Column
 
 
 def _add(table: str, *columns: sa.Column[Any]) -> None:
-    for column in columns:
-        op.add_column(table, column)
+    for one in columns:
+        op.add_column(table, one)
 
 
 def _drop(table: str, *columns: sa.Column[Any]) -> None:
-    for column in reversed(columns):
-        op.drop_column(table, column.name)
+    for one in reversed(columns):
+        op.drop_column(table, one.name)
