@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepd.engine.canonical import decode, encode
 from stepd.engine.catching import catch_or_fail, excess, mismatch_message, succeed
+from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
 from stepd.engine.ending import begin_ending
 from stepd.engine.model import ENDED, Step
+from stepd.engine.standing import set_status, settle_row
 from stepd.engine.work import Work
 
-__all__ = ["error_of_step", "excess", "fail_step", "mismatch_message", "skip", "succeed"]
+__all__ = ["error_of_step", "excess", "fail_step", "mismatch_message", "skip", "skip_row", "succeed", "succeed_with"]
 
 
 def succeed_with(work: Work, row: Step, raw: bytes, value: Any) -> None:
