@@ -22,6 +22,7 @@ TABLES = [
     rows.ATTEMPTS,
     rows.IDEMPOTENCY,
     rows.LEDGER,
+    rows.SIGNALS,
     rows.VERSIONS,
     rows.WORKERS,
     rows.KEYS,
