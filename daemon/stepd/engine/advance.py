@@ -9,10 +9,8 @@ from stepd.engine.definition import CompiledStep
 from stepd.engine.ending import conclude
 from stepd.engine.environment import Environment
 from stepd.engine.finish import finish
-from stepd.engine.model import DONE_MARKS, GOING
+from stepd.engine.model import DONE_MARKS, GOING, GRAPH_DONE
 from stepd.engine.work import Work
-
-ALL_DONE = "".join(sorted(DONE_MARKS))
 
 
 def advance(work: Work, done: int | None = None) -> None:
@@ -41,7 +39,7 @@ def advance(work: Work, done: int | None = None) -> None:
         if work.mark(ordinal) in DONE_MARKS:
             for successor in steps[ordinal].successors:
                 heappush(candidates, successor)
-    if work.execution.status in GOING and not work.execution.graph.strip(ALL_DONE):
+    if work.execution.status in GOING and not work.execution.graph.strip(GRAPH_DONE):
         finish(work, environment)
 
 

@@ -7,8 +7,8 @@ from stepd.engine.canonical import decode, encode
 from stepd.engine.commands import InvalidInput, Start
 from stepd.engine.control import audit
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Execution
-from stepd.engine.standing import refresh_status, set_due
+from stepd.engine.model import OUTSIDE, Execution
+from stepd.engine.standing import NONE_STANDS, refresh_status, set_due
 from stepd.engine.work import Loaded, Settings, Work
 
 
@@ -67,7 +67,7 @@ def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool
         exclusive_key=exclusive_key(start.workflow, start.tenant, start.correlation) if exclusive else None,
         status="scheduled" if scheduled else "queued",
         direction=None,
-        graph="p" * len(definition.steps),
+        graph="".join("p" if step.undoes is None else OUTSIDE for step in definition.steps),
         revision=1,
         seq=0,
         active=0,
@@ -91,4 +91,5 @@ def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool
         cache_write_tokens=0,
         output_tokens=0,
         reasoning_tokens=0,
+        standing=NONE_STANDS * len(definition.steps),
     )

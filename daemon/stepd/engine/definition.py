@@ -90,7 +90,7 @@ def compile_definition(name: str, raw: bytes, limits: Limits) -> Compiled | list
         return [FieldFault(path="/steps", message=message)]
     skeleton = _read_steps(top)
     compiled = _read(name, raw, top, skeleton)
-    return faults or not_yet_run(top, skeleton) or compiled
+    return faults or not_yet_run(skeleton) or compiled
 
 
 def _size_fault(raw: bytes, limits: Limits) -> str | None:

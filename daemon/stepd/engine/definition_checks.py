@@ -35,9 +35,32 @@ class Skeleton:
     graph: Graph
 
     def scope_of(self, ordinal: int) -> ExpressionScope:
-        """What the expressions of a step may name: the steps before it."""
-        before = _Before(self.by_id, frozenset(self.graph.ancestors[ordinal]))
-        return ExpressionScope(frozenset({"input", "state"}), before, self.by_id)
+        """What the expressions of a step may name: the steps before it; of a compensation also the item it undoes."""
+        before = _Before(self.by_id, frozenset(self.ancestors_of(ordinal)))
+        undone = self.undone_by(ordinal)
+        return ExpressionScope(frozenset({"input", "state"}) | self._of_each(undone), before, self.by_id)
+
+    def ancestors_of(self, ordinal: int) -> tuple[int, ...]:
+        """The steps before it, nearest first. Before a compensation are the step it undoes, and those before that."""
+        undone = self.undone_by(ordinal)
+        return self.graph.ancestors[ordinal] if undone is None else (undone, *self.graph.ancestors[undone])
+
+    def undone_by(self, ordinal: int) -> int | None:
+        """The step that this one undoes, where it is a compensation."""
+        undoes = self.outlines[ordinal].undoes
+        return self.by_id.get(undoes[0]) if undoes else None
+
+    def compensation_of(self, ordinal: int) -> int | None:
+        """The compensation of a step, where it has one."""
+        named = self.outlines[ordinal].fields.given.get("compensate")
+        return self.by_id.get(named) if isinstance(named, str) else None
+
+    def _of_each(self, undone: int | None) -> frozenset[str]:
+        """What stands for each success of a step that is repeated."""
+        given = {} if undone is None else self.outlines[undone].fields.given
+        if given.get("foreach") is not None:
+            return frozenset({"item", "index"})
+        return frozenset({"index"} if given.get("repeat") is not None else ())
 
     def scope_of_finish(self) -> ExpressionScope:
         """What `outcome`, `updates` and `output` may name: all steps of the graph."""
@@ -154,10 +177,10 @@ def _without_cycles(needs: list[tuple[int, ...]], outlines: Sequence[Outline]) -
 
 # --- what this daemon does not run yet: lift it here, part by part ----------------------------------------------------
 
-_STEP_FIELDS_NOT_RUN = ("foreach", "repeat", "compensate")
+_STEP_FIELDS_NOT_RUN = ("foreach", "repeat")
 
 
-def not_yet_run(top: Fields, skeleton: Skeleton) -> list[FieldFault]:
+def not_yet_run(skeleton: Skeleton) -> list[FieldFault]:
     """Returns a fault for each part of a sound definition that this daemon doesn't run yet."""
     faults: list[FieldFault] = []
 
@@ -171,6 +194,4 @@ def not_yet_run(top: Fields, skeleton: Skeleton) -> list[FieldFault]:
         for field in _STEP_FIELDS_NOT_RUN:
             if outline.fields.given.get(field) is not None:
                 refuse(outline.fields, field, f"steps with {field}")
-    if top.given.get("on_failure") == "compensate":
-        refuse(top, "on_failure", "compensations")
     return faults

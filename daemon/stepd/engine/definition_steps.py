@@ -50,7 +50,7 @@ class CompiledStep:
     when: Expression | None
     """None: always."""
     input: Template | None
-    """None: the execution's input."""
+    """None: the execution's input; of a compensation, input and output of the success it undoes."""
     references: References
     """What is read when it becomes ready; without an `input` the execution's where `input_schema` is to judge it."""
     input_schema: Validator | None
@@ -73,6 +73,10 @@ class CompiledStep:
     catch: tuple[tuple[str, Template], ...]
     """Failure class or `*`, and what the step's output becomes; the first that fits counts."""
     manual_result: ManualResult
+    compensate: int | None
+    """Ordinal of the step that undoes this one."""
+    undoes: int | None
+    """Ordinal of the step that this one undoes: it is a compensation, and stands outside the graph."""
     foreach: CompiledForeach | None
     repeat: CompiledRepeat | None
     wait: CompiledWait | None
@@ -128,6 +132,9 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
     effect = _read_effect(fields) if outline.kind == "task" else None
     delivery = _read_delivery(fields, effect) if outline.kind == "task" else "at_least_once"
     retry = _read_retry(fields, outline.kind)
+    undoes = skeleton.undone_by(ordinal)
+    if undoes is not None and input_ is None:
+        fields.full["input"] = None
     is_task = outline.kind == "task"
     return CompiledStep(
         ordinal=ordinal,
@@ -136,7 +143,7 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         needs=skeleton.graph.needs[ordinal],
         written_needs=bool(outline.needs),
         successors=skeleton.graph.successors[ordinal],
-        ancestors=skeleton.graph.ancestors[ordinal],
+        ancestors=skeleton.ancestors_of(ordinal),
         when=when,
         input=own.input,
         references=_references(when, foreach, own, input_schema),
@@ -156,6 +163,8 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         priority=fields.integer("priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX, 0) if is_task else 0,
         catch=_read_catch(fields, inner),
         manual_result=fields.choice("manual_result", MANUAL_RESULTS, "allowed"),
+        compensate=skeleton.compensation_of(ordinal),
+        undoes=undoes,
         foreach=foreach,
         repeat=repeat,
         wait=own.wait,

@@ -7,12 +7,13 @@ from typing import Literal
 import msgspec
 
 from stepd.engine.commands import error_json
-from stepd.engine.model import ENDED, OPEN_MARKS, Attempt, Parked, Step
-from stepd.engine.standing import end_attempt, set_due, set_status, settle_row
+from stepd.engine.compensating import undo_next
+from stepd.engine.model import ENDED, OPEN_MARKS, OUTSIDE, Attempt, Parked, Step
+from stepd.engine.standing import end_attempt, set_due, set_status, settle_row, stands
 from stepd.engine.verdicts import is_write, worst
 from stepd.engine.work import Work
 
-Close = Literal["wait", "reconciliation_required", "cancelled", "failed"]
+Close = Literal["wait", "compensate", "reconciliation_required", "cancelled", "failed"]
 
 
 def begin_ending(work: Work, how: Literal["failing", "cancelling"], error: bytes | None) -> None:
@@ -46,7 +47,7 @@ def conclude(work: Work) -> None:
     """In an ending: when nothing is in flight any more, it needs reconciliation or ends. Does nothing otherwise."""
     if work.execution.direction is None or work.execution.status in ENDED:
         return
-    outcome = _close(work)
+    outcome = _outcome(work)
     if outcome == "wait" or work.execution.status == outcome:
         return
     if outcome == "reconciliation_required":
@@ -69,6 +70,10 @@ def end(work: Work, status: Literal["completed", "cancelled", "failed"], data: d
     for step in held:
         work.set_mark(step.ordinal, "c")
         work.emit("step.cancelled", step.id)
+    for step in work.definition.steps:
+        if work.mark(step.ordinal) == OUTSIDE:
+            work.set_mark(step.ordinal, "k")
+            work.emit("step.skipped", step.id, data={"why": "nothing of what it undoes had to be undone"})
     execution.status, execution.ended_at = status, work.now
     execution.exclusive_key = None
     execution.active = 0
@@ -81,7 +86,7 @@ def end(work: Work, status: Literal["completed", "cancelled", "failed"], data: d
 
 def standing_writes(work: Work) -> list[str]:
     """Ids of the steps whose write succeeded and was not undone."""
-    return [step.id for step in work.definition.steps if work.mark(step.ordinal) == "s" and is_write(step)]
+    return [step.id for step in work.definition.steps if stands(work.execution, step)]
 
 
 def hold(work: Work, row: Step, attempt: int | None = None, worker: str | None = None) -> None:
@@ -118,14 +123,38 @@ def _close(work: Work) -> Close:
         return "wait"
     if execution.uncertain > 0 or execution.mismatch:
         return "reconciliation_required"
-    if execution.direction == "forward" and work.definition.on_failure != "fail" and standing_writes(work):
+    if execution.direction == "compensate" or (work.definition.on_failure == "compensate" and standing_writes(work)):
+        return "compensate"
+    if execution.direction == "forward" and work.definition.on_failure == "reconcile" and standing_writes(work):
         return "reconciliation_required"
-    return "cancelled" if execution.cancel_requested else "failed"
+    return _bad_end(work)
+
+
+def _outcome(work: Work) -> Literal["wait", "reconciliation_required", "cancelled", "failed"]:
+    """What the ending comes to; where writes are to be undone, sees to it that the next one is."""
+    close = _close(work)
+    if close != "compensate":
+        return close
+    work.execution.direction = "compensate"
+    match undo_next(work):
+        case "under way":
+            return "wait"
+        case "stuck":
+            return "reconciliation_required"
+        case "done":
+            return _bad_end(work)
+
+
+def _bad_end(work: Work) -> Literal["cancelled", "failed"]:
+    return "cancelled" if work.execution.cancel_requested else "failed"
 
 
 def _stop(work: Work, row: Step) -> None:
     """What the ending does to a row in flight, or to an open one that may have left something behind."""
     compiled = work.definition.steps[row.ordinal]
+    if compiled.undoes is not None:
+        _force_compensation(work, row)
+        return
     if row.lease_id is None:
         if is_write(compiled) and row.effect != "none":
             make_uncertain(work, row, doubt(row))
@@ -140,6 +169,15 @@ def _stop(work: Work, row: Step) -> None:
         else:
             hold(work, row, attempt.number, attempt.worker)
     elif work.execution.forced:
+        _force(work, row, attempt)
+
+
+def _force_compensation(work: Work, row: Step) -> None:
+    """A compensation is never asked to stop; only ``force`` gives one up that may be at its write."""
+    if row.lease_id is None or not work.execution.forced or not is_write(work.definition.steps[row.ordinal]):
+        return
+    attempt = work.change_attempt(row.lease_id)
+    if attempt.status != "leased":
         _force(work, row, attempt)
 
 

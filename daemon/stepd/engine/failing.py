@@ -11,7 +11,7 @@ from stepd.engine.commands import error_json
 from stepd.engine.ending import hold, make_uncertain
 from stepd.engine.model import Attempt, Step, previous_name, progress_name
 from stepd.engine.results import fail_step
-from stepd.engine.standing import end_attempt, queue, wait_to_retry
+from stepd.engine.standing import end_attempt, is_ending, queue, wait_to_retry
 from stepd.engine.transitions import What
 from stepd.engine.verdicts import Row, Verdict, backoff_ms, judge
 from stepd.engine.work import Work
@@ -96,7 +96,7 @@ def _too_late(work: Work, due_at: int) -> bool:
 def _apply(work: Work, attempt: Attempt, row: Step, verdict: Verdict, failure: Failure, due_at: int) -> Settlement:
     error = row.error or b"null"
     told = (attempt.number, attempt.worker)
-    ending = work.execution.direction is not None
+    ending = is_ending(work, row.ordinal)
     if verdict == "uncertain" or (ending and verdict in ("again", "requeue") and row.effect != "none"):
         make_uncertain(work, row, error, *told)
         return Settlement("uncertain")

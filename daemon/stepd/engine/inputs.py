@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepd.engine.canonical import digest, encode
 from stepd.engine.catching import excess
 from stepd.engine.cel_bounds import Allowance
@@ -23,14 +25,25 @@ def take_input(work: Work, compiled: CompiledStep, row: Step, environment: Envir
     """Stores the input of a step with its hash. Raises StepFailed (``invalid_input``), and what evaluating raises."""
     if compiled.input is None:
         row.input_hash = work.execution.input_hash
-        value = environment.root("input") if compiled.input_schema is not None else None
-    else:
-        value = compiled.input.render(environment, allowance)
-        raw = encode(value)
-        if (found := excess(raw, value, work.settings.input_bytes)) is not None:
-            raise StepFailed("invalid_input", f"the input {found}")
-        row.own_input, row.input_hash = True, digest(raw)
-        work.changes.payloads[input_name(row.ordinal, row.index)] = raw
+        if compiled.input_schema is not None:
+            _check(compiled, environment.root("input"))
+        return
+    value = compiled.input.render(environment, allowance)
+    found = excess(encode(value), value, work.settings.input_bytes)
+    if found is not None:
+        raise StepFailed("invalid_input", f"the input {found}")
+    keep_input(work, compiled, row, value)
+
+
+def keep_input(work: Work, compiled: CompiledStep, row: Step, value: Any) -> None:
+    """Stores a value as the input of a step, with its hash. Raises StepFailed where it does not fit its schema."""
+    raw = encode(value)
+    row.own_input, row.input_hash = True, digest(raw)
+    work.changes.payloads[input_name(row.ordinal, row.index)] = raw
+    _check(compiled, value)
+
+
+def _check(compiled: CompiledStep, value: Any) -> None:
     fault = None if compiled.input_schema is None else compiled.input_schema.first_fault(value)
     if fault is not None:
         raise StepFailed("invalid_input", fault)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from stepd.engine.commands import Alive, Done, GiveBack, Granted, Heartbeat, Lease, NotFound, Refused, Renew
 from stepd.engine.ending import conclude, doubt, make_uncertain
-from stepd.engine.model import GOING, IN_FLIGHT, NO_INDEX, Attempt, Parked, Step, input_name, output_name, previous_name
+from stepd.engine.model import (
+    ENDING,
+    GOING,
+    IN_FLIGHT,
+    NO_INDEX,
+    Attempt,
+    Parked,
+    Step,
+    input_name,
+    output_name,
+    previous_name,
+)
 from stepd.engine.refusals import refuse
 from stepd.engine.reports import take_report
-from stepd.engine.standing import end_attempt, queue, schedule, set_status
+from stepd.engine.standing import end_attempt, is_compensation, is_ending, queue, schedule, set_status
 from stepd.engine.work import Missing, Need, Work
 
 ANCESTORS_AT_ONCE = 8
@@ -17,7 +28,7 @@ ANCESTORS_AT_ONCE = 8
 def lease(work: Work, command: Lease) -> Granted | None:
     """Leases a queued step; None where it isn't to be had any more. The fence grows."""
     row = work.step(command.ordinal, command.index)
-    if row is None or row.status != "queued" or row.parked != Parked.FREE or work.execution.status not in GOING:
+    if row is None or row.status != "queued" or row.parked != Parked.FREE or not _is_run_now(work, row):
         return None
     payloads = _payloads(work, row)
     row = work.change_step(command.ordinal, command.index)
@@ -69,7 +80,7 @@ def requeue(work: Work, row: Step, attempt: Attempt, why: str) -> None:
     A held write that an earlier attempt left doubtful is ``uncertain``.
     """
     work.emit("attempt.requeued", row.step, row.index, attempt.number, attempt.worker, {"why": why})
-    if work.execution.direction is not None and row.effect != "none":
+    if is_ending(work, row.ordinal) and row.effect != "none":
         make_uncertain(work, row, doubt(row), attempt.number, attempt.worker)
     else:
         queue(work, row)
@@ -91,17 +102,24 @@ def heartbeat(work: Work, command: Heartbeat) -> Alive | Refused | NotFound:
         _begin(work, attempt)
     _prolong(work, attempt)
     take_report(work, attempt, command.reported)
-    return Alive(attempt.expires_at, attempt.lease_ms, asked_to_stop(work))
+    return Alive(attempt.expires_at, attempt.lease_ms, asked_to_stop(work, attempt.ordinal))
 
 
-def asked_to_stop(work: Work) -> str | None:
-    """Why a body in flight is asked to stop; None while nobody wants it to."""
+def asked_to_stop(work: Work, ordinal: int) -> str | None:
+    """Why the body of this step, which is in flight, is asked to stop; None while nobody wants it to."""
     execution = work.execution
-    if execution.direction is None:
+    if not is_ending(work, ordinal):
         return None
     if execution.cancel_requested:
         return execution.cancel_reason or "the execution is being cancelled"
     return "the execution is failing"
+
+
+def _is_run_now(work: Work, row: Step) -> bool:
+    execution = work.execution
+    if is_compensation(work, row.ordinal):
+        return execution.direction == "compensate" and execution.status in ENDING
+    return execution.status in GOING
 
 
 def _begin(work: Work, attempt: Attempt) -> None:

@@ -291,6 +291,7 @@ class Idempotency(msgspec.Struct):
 
 GRAPH_STATUS = {
     "p": "pending",
+    "o": "pending",
     "q": "queued",
     "l": "leased",
     "r": "running",
@@ -303,13 +304,16 @@ GRAPH_STATUS = {
     "c": "cancelled",
     "u": "uncertain",
 }
-"""The graph's characters; ``C`` is a step whose failure was caught."""
+"""The graph's characters; ``C`` is a step whose failure was caught, ``o`` a compensation that was not called yet."""
 
 CAUGHT = "C"
-STATUS_GRAPH = {status: mark for mark, status in GRAPH_STATUS.items() if mark != CAUGHT}
+OUTSIDE = "o"
+STATUS_GRAPH = {status: mark for mark, status in GRAPH_STATUS.items() if mark not in (CAUGHT, OUTSIDE)}
 
 OPEN_MARKS = frozenset("pqlrwW")
 DONE_MARKS = frozenset("sCk")
+GRAPH_DONE = "sCko"
+"""What is left in the graph when nothing has to be done any more."""
 ENDED = frozenset({"completed", "failed", "cancelled"})
 ENDING = frozenset({"cancelling", "failing"})
 GOING = frozenset({"queued", "running", "waiting"})

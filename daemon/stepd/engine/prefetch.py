@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepd.engine import commands as c
 from stepd.engine.definition import Compiled
 from stepd.engine.expressions import References
-from stepd.engine.model import NO_INDEX, Attempt, Execution, Step, input_name, output_name, previous_name
+from stepd.engine.model import GRAPH_DONE, NO_INDEX, Attempt, Execution, Step, input_name, output_name, previous_name
 from stepd.engine.work import Need
 
 
@@ -36,7 +36,7 @@ def needs_of_call(definition: Compiled, execution: Execution, command: c.Command
 
 def _after(definition: Compiled, execution: Execution, ordinal: int) -> list[Need]:
     """What is read when this step has succeeded: by those that become ready, or by the finish."""
-    others_open = (execution.graph[:ordinal] + execution.graph[ordinal + 1 :]).strip("sCk")
+    others_open = (execution.graph[:ordinal] + execution.graph[ordinal + 1 :]).strip(GRAPH_DONE)
     if not others_open:
         return [Need("rows"), *_reads(definition, definition.finish_references, ordinal)]
     needs: list[Need] = []

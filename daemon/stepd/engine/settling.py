@@ -15,7 +15,7 @@ from stepd.engine.model import Attempt, Step
 from stepd.engine.refusals import keep_stale, refuse
 from stepd.engine.reports import take_report
 from stepd.engine.results import succeed
-from stepd.engine.standing import end_attempt, refresh_status, revise
+from stepd.engine.standing import end_attempt, is_ending, note_success, refresh_status, revise
 from stepd.engine.verdicts import INTERRUPTIONS_MAX, is_write, retry_after_ms, worst
 from stepd.engine.work import Work
 
@@ -51,6 +51,7 @@ def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
     if state is not None:
         work.changes.payloads["state"] = state
         revise(work)
+    note_success(work, row)
     succeed(work, row, command.output)
     work.emit("step.succeeded", row.step, row.index, attempt.number, attempt.worker)
     advance(work, row.ordinal)
@@ -64,7 +65,9 @@ def fail(work: Work, command: Fail) -> Told | Refused | NotFound:
         return answer
     attempt, row, late = _accept(work, command, "fail")
     attempt.effect = _reported_effect(work, attempt, command)
-    row.effect = "none" if command.effect == "absent" else worst(row.effect, attempt.effect)
+    row.effect = worst(row.effect, attempt.effect)
+    if command.effect == "absent":
+        row.effect, row.fresh_fence = "none", row.fence
     kind = _kind(work, attempt, row, command.class_)
     if kind == "unservable":
         _shun(work, row, attempt)
@@ -179,7 +182,7 @@ def _kind(work: Work, attempt: Attempt, row: Step, class_: str) -> Kind:
         row.interruptions += 1
         return "retryable" if row.interruptions >= INTERRUPTIONS_MAX else "interrupted"
     if class_ == "cancelled":
-        return "cancelled" if work.execution.direction is not None else "fatal"
+        return "cancelled" if is_ending(work, row.ordinal) else "fatal"
     return "retryable" if class_ == "retryable" else "fatal"
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from stepd.engine.definition import CompiledStep
 from stepd.engine.model import ENDING, GOING, IN_FLIGHT, NO_INDEX, STATUS_GRAPH, Attempt, Execution, Parked, Step
 from stepd.engine.transitions import What, after
+from stepd.engine.verdicts import is_write
 from stepd.engine.work import Work
 
 ACTIVE = frozenset({"queued", "leased", "running"})
+STANDS = "w"
+NONE_STANDS = "."
 
 
 def set_status(work: Work, row: Step, status: str, mark: str | None = None) -> None:
@@ -15,12 +19,54 @@ def set_status(work: Work, row: Step, status: str, mark: str | None = None) -> N
     execution.active += (status in ACTIVE) - (row.status in ACTIVE)
     execution.uncertain += (status == "uncertain") - (row.status == "uncertain")
     row.status = status
-    if row.index == NO_INDEX:
+    if row.index == NO_INDEX or is_compensation(work, row.ordinal):
         work.set_mark(row.ordinal, mark or STATUS_GRAPH[status])
 
 
-def parking(execution: Execution) -> int:
+def is_compensation(work: Work, ordinal: int) -> bool:
+    """Whether the step undoes another: it runs in the ending, as an ordinary task."""
+    return work.definition.steps[ordinal].undoes is not None
+
+
+def is_ending(work: Work, ordinal: int) -> bool:
+    """Whether the ending has begun for this step: nothing of it begins any more. Never so for a compensation."""
+    return work.execution.direction is not None and not is_compensation(work, ordinal)
+
+
+def stands(execution: Execution, compiled: CompiledStep) -> bool:
+    """Whether a write of this step succeeded and was not undone.
+
+    Where none has been noted in the row, which may be older than that note, the graph tells.
+    """
+    if execution.standing:
+        return execution.standing[compiled.ordinal] == STANDS
+    return execution.graph[compiled.ordinal] == STATUS_GRAPH["succeeded"] and is_write(compiled)
+
+
+def note_standing(work: Work, ordinal: int, stand: bool) -> None:
+    """Notes whether a write of this step stands."""
+    execution = work.execution
+    if not execution.standing:
+        noted = [stands(execution, compiled) for compiled in work.definition.steps]
+        execution.standing = "".join(STANDS if one else NONE_STANDS for one in noted)
+    mark = STANDS if stand else NONE_STANDS
+    execution.standing = f"{execution.standing[:ordinal]}{mark}{execution.standing[ordinal + 1 :]}"
+
+
+def note_success(work: Work, row: Step) -> None:
+    """A row's attempt, or an operator, says that its body succeeded: a write stands from now on, to be undone last."""
+    compiled = work.definition.steps[row.ordinal]
+    if is_write(compiled) and compiled.undoes is None:
+        row.standing_seq = work.execution.seq + 1
+        if not stands(work.execution, compiled):
+            note_standing(work, row.ordinal, stand=True)
+
+
+def parking(work: Work, row: Step) -> int:
     """How a row that becomes claimable or due is parked now."""
+    execution = work.execution
+    if is_compensation(work, row.ordinal):
+        return int(Parked.FREE)
     if execution.status == "paused":
         return int(Parked.PAUSED)
     if execution.status in ENDING or execution.status == "reconciliation_required":
@@ -32,7 +78,7 @@ def queue(work: Work, row: Step) -> None:
     """Makes a row claimable from now on; its stand in the queue begins anew. Held where the execution is ending."""
     compiled = work.definition.steps[row.ordinal]
     set_status(work, row, "queued")
-    row.parked = parking(work.execution)
+    row.parked = parking(work, row)
     row.due_at = row.queued_at = work.now
     row.timer_at = None if compiled.queue_timeout_ms is None else work.now + compiled.queue_timeout_ms
     if row.parked == Parked.HELD:
@@ -46,7 +92,7 @@ def queue(work: Work, row: Step) -> None:
 def wait_to_retry(work: Work, row: Step, due_at: int) -> None:
     """Puts a row aside until its next attempt is due."""
     set_status(work, row, "retry_wait")
-    row.parked = parking(work.execution)
+    row.parked = parking(work, row)
     row.due_at = row.timer_at = due_at
     row.queued_at = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,6 +16,7 @@ from stepd.engine.model import (
     Audit,
     Event,
     Execution,
+    Ledger,
     Parked,
     Signal,
     SpanRow,
@@ -43,9 +44,22 @@ class Settings(msgspec.Struct, frozen=True):
 class Need(NamedTuple):
     """Something a decision must see that the store has not loaded yet."""
 
-    kind: Literal["step", "attempt", "payload", "unsettled", "rows", "kept", "source"]
+    kind: Literal[
+        "step",
+        "attempt",
+        "payload",
+        "unsettled",
+        "rows",
+        "kept",
+        "source",
+        "attempts",
+        "ledger",
+        "success",
+    ]
     """``kept`` is the first signal of that ``name`` that no wait has taken, that fits the wait ``ordinal``, and whose
-    number is greater than ``item``; ``source`` whether a signal of the event ``name`` has been received."""
+    number is greater than ``item``; ``source`` whether a signal of the event ``name`` has been received. ``attempts``
+    are all of the execution; ``ledger`` is the resolution under the key ``name``; ``success`` the step row with the
+    highest ``standing_seq`` below ``item``, of the steps whose ordinals ``name`` lists as JSON."""
     name: str = ""
     ordinal: int = 0
     item: int = NO_INDEX
@@ -62,7 +76,19 @@ class Missing(Exception):
 class Loaded:
     """The rows a store has loaded for one decision; never changed by it."""
 
-    __slots__ = ("attempts", "execution", "kept", "payloads", "rows", "sources", "steps", "unsettled")
+    __slots__ = (
+        "all_attempts",
+        "attempts",
+        "execution",
+        "kept",
+        "ledger",
+        "payloads",
+        "rows",
+        "sources",
+        "steps",
+        "successes",
+        "unsettled",
+    )
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -76,6 +102,11 @@ class Loaded:
         """Rows with an attempt in flight, or open with an effect that isn't ``none``."""
         self.rows: list[StepKey] | None = None
         """Every step row of the execution."""
+        self.all_attempts: list[str] | None = None
+        """Every attempt of the execution, by id."""
+        self.ledger: dict[str, Ledger | None] = {}
+        """Resolutions by the key of their call."""
+        self.successes: dict[Need, StepKey | None] = {}
 
 
 class Changes:
@@ -88,6 +119,7 @@ class Changes:
         "created",
         "events",
         "execution",
+        "ledger",
         "payloads",
         "ready",
         "signals",
@@ -106,8 +138,11 @@ class Changes:
         self.events: list[Event] = []
         self.audit: list[Audit] = []
         self.spans: list[SpanRow] = []
-        self.bulk: list[tuple[Literal["park", "cancel_held"], int, int]] = []
-        """``("park", from, to)`` moves every parkable row without a lease; ``("cancel_held", …)`` ends held rows."""
+        self.ledger: list[Ledger] = []
+        self.bulk: list[tuple[Literal["park", "cancel_held", "drop"], int, int]] = []
+        """``("park", from, to)`` moves every parkable row without a lease; ``("cancel_held", …)`` ends held rows;
+        ``("drop", ordinal, index)`` takes one row away.
+        """
         self.ready = False
         """Whether a step became claimable."""
 
@@ -137,7 +172,7 @@ class Changes:
 class Work:
     """One decision at work: rows are copied on first access and written back when named by ``change_*``."""
 
-    __slots__ = ("changes", "definition", "execution", "loaded", "now", "revised", "settings")
+    __slots__ = ("changes", "definition", "dropped", "execution", "loaded", "now", "revised", "settings")
 
     def __init__(self, definition: Compiled, settings: Settings, now: int, loaded: Loaded) -> None:
         self.definition = definition
@@ -147,6 +182,7 @@ class Work:
         self.execution = copy.copy(loaded.execution)
         self.changes = Changes(self.execution)
         self.revised = False
+        self.dropped: set[StepKey] = set()
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +192,8 @@ class Work:
         changed = self.changes.steps.get(key)
         if changed is not None:
             return changed
+        if key in self.dropped:
+            return None
         if key not in self.loaded.steps:
             if self.loaded.rows is not None:
                 return None
@@ -185,6 +223,12 @@ class Work:
     def add_step(self, row: Step) -> None:
         """A row for a step that is evaluated now."""
         self.changes.steps[(row.ordinal, row.index)] = row
+
+    def drop_step(self, row: Step) -> None:
+        """Takes a row away: its step is pending again, and will be evaluated anew."""
+        self.changes.bulk.append(("drop", row.ordinal, row.index))
+        self.changes.steps.pop((row.ordinal, row.index), None)
+        self.dropped.add((row.ordinal, row.index))
 
     def attempt(self, attempt_id: str) -> Attempt | None:
         """The attempt, or None where there is none. Raises Missing."""
@@ -246,6 +290,40 @@ class Work:
         found = [self.step(*key) for key in sorted(keys)]
         return [row for row in found if row is not None]
 
+    def attempts(self) -> list[Attempt]:
+        """Every attempt of the execution, to look at; by id. Raises Missing."""
+        if self.loaded.all_attempts is None:
+            raise Missing(Need("attempts"))
+        found = [self.attempt(attempt_id) for attempt_id in self.loaded.all_attempts]
+        return [attempt for attempt in found if attempt is not None]
+
+    def resolution(self, key: str) -> Ledger | None:
+        """The resolution that was made with this key, if one was. Raises Missing."""
+        if key not in self.loaded.ledger:
+            raise Missing(Need("ledger", key))
+        return self.loaded.ledger[key]
+
+    def latest_success(self, ordinals: Sequence[int]) -> Step | None:
+        """Of these steps, the row whose write succeeded last of those that stand, to look at. Raises Missing."""
+        wanted, name = frozenset(ordinals), str(list(ordinals))
+        best = max(
+            (row for row in self.changes.steps.values() if row.standing_seq is not None and row.ordinal in wanted),
+            key=_standing_seq,
+            default=None,
+        )
+        below = self.execution.seq + 1
+        while True:
+            need = Need("success", name, 0, below)
+            if need not in self.loaded.successes:
+                raise Missing(need)
+            key = self.loaded.successes[need]
+            row = None if key is None else self.loaded.steps[key]
+            if key is None or row is None:
+                return best
+            if key not in self.changes.steps:
+                return row if best is None or _standing_seq(row) > _standing_seq(best) else best
+            below = _standing_seq(row)
+
     # -- standing -----------------------------------------------------------------------------------------------
 
     def mark(self, ordinal: int) -> str:
@@ -298,3 +376,7 @@ class Work:
                 data=msgspec.json.encode(data) if data else EMPTY,
             )
         )
+
+
+def _standing_seq(row: Step) -> int:
+    return row.standing_seq or 0

@@ -78,9 +78,9 @@ def _ledger() -> tuple[sa.Column[Any], ...]:
 
 
 def _note_standing_writes() -> None:
-    """Writes of open executions that have succeeded stand; in which order they did is not known."""
+    """Writes of open executions that have succeeded stand; the later in the definition is undone first."""
     op.execute(
-        "update steps set standing_seq = 0 where status = 'succeeded' and not caught "
+        "update steps set standing_seq = ordinal - 1000 where status = 'succeeded' and not caught "
         "and declared_effect in ('idempotent_write', 'non_idempotent_write') "
         "and execution_id in (select id from executions where ended_at is null)"
     )
