@@ -19,6 +19,7 @@ from stepd.engine.model import (
     Attempt,
     Event,
     Execution,
+    Ledger,
     Parked,
     Signal,
     Step,
@@ -51,6 +52,7 @@ class World:
         self.payloads: dict[str, bytes] = {}
         self.events: list[Event] = []
         self.signals: dict[int, Signal] = {}
+        self.ledger: dict[str, Ledger] = {}
         self.leases = 0
         work = begin(self.definition, self.settings, _start(**start), now)
         assert isinstance(work, Work), work
@@ -242,6 +244,13 @@ class World:
             loaded.sources[need.name] = any(signal.source == need.name for signal in self.signals.values())
         elif need.kind == "kept":
             loaded.kept[(need.name, need.ordinal, need.item)] = self._kept(need)
+        elif need.kind == "attempts":
+            loaded.all_attempts = sorted(self.attempts)
+            loaded.attempts.update(self.attempts)
+        elif need.kind == "ledger":
+            loaded.ledger[need.name] = self.ledger.get(need.name)
+        elif need.kind == "success":
+            self._load_success(loaded, need)
         else:
             wanted = [
                 row for row in self.steps.values() if row.lease_id or (row.status in PARKABLE and row.effect != "none")
@@ -257,8 +266,19 @@ class World:
                 return signal
         return None
 
+    def _load_success(self, loaded: Loaded, need: Need) -> None:
+        ordinals = msgspec.json.decode(need.name)
+        rows = [(row.standing_seq, key) for key, row in self.steps.items() if row.ordinal in ordinals]
+        found = [(seq, key) for seq, key in rows if seq is not None and seq < need.item]
+        loaded.successes[need] = key = max(found)[1] if found else None
+        if key is not None:
+            loaded.steps[key] = self.steps[key]
+
     def _apply(self, changes: Changes) -> None:
         for kind, before, after in changes.bulk:
+            if kind == "drop":
+                del self.steps[(before, after)]
+                continue
             for key, row in self.steps.items():
                 self.steps[key] = _bulk(row, kind, before, after)
         for key, row in changes.steps.items():
@@ -269,6 +289,7 @@ class World:
         self.payloads.update(changes.payloads)
         self.signals.update(changes.signals)
         self.events.extend(changes.events)
+        self.ledger.update({row.key: row for row in changes.ledger})
         self.execution = changes.execution
 
     def _next_due(self) -> c.Command | None:

@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from stepd.engine.model import Attempt, Execution, Signal, Step
+from stepd.engine.model import Attempt, Execution, Ledger, Signal, Step
 from stepd.engine.work import Loaded, Need, StepKey
 from stepd.store.sqlite.cache import Entry
-from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, SIGNALS, STEPS
+from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, LEDGER, SIGNALS, STEPS
 from stepd.store.sqlite.transaction import Transaction
 
 EXECUTION: Final = f"{EXECUTIONS.select} where id = ?"
@@ -29,6 +29,12 @@ KEPT: Final = (
     "and instr(fits, ?) > 0 order by number limit 1"
 )
 SOURCE: Final = "select 1 from signals where source = ? and execution_id = ?"
+ATTEMPTS_OF: Final = f"{ATTEMPTS.select} where execution_id = ? order by id"
+SUCCESS: Final = (
+    f"{STEPS.select} where execution_id = ? and standing_seq < ? "
+    "and ordinal in (select value from json_each(?)) order by standing_seq desc limit 1"
+)
+RESOLUTION: Final = f"{LEDGER.select} where execution_id = ? and key = ?"
 PAYLOAD: Final = "select body from payloads where execution_id = ? and name = ?"
 
 
@@ -53,7 +59,8 @@ def attempt(transaction: Transaction, attempt_id: str) -> Attempt | None:
 def load(transaction: Transaction, loaded: Loaded, needs: Iterable[Need]) -> None:
     """Adds to ``loaded`` what a decision said it needs."""
     entry = _entry(transaction, loaded)
-    for kind, name, ordinal, index in needs:
+    for need in needs:
+        kind, name, ordinal, index = need
         match kind:
             case "step":
                 key = (ordinal, index)
@@ -74,6 +81,12 @@ def load(transaction: Transaction, loaded: Loaded, needs: Iterable[Need]) -> Non
             case "source":
                 found = transaction.connection.execute(SOURCE, (name, loaded.execution.id)).fetchone()
                 loaded.sources[name] = found is not None
+            case "attempts":
+                _load_attempts(transaction, loaded)
+            case "ledger":
+                loaded.ledger[name] = resolution(transaction.connection, loaded.execution.id, name)
+            case "success":
+                _load_success(transaction, entry, loaded, need)
             case _:
                 assert_never(kind)
 
@@ -87,6 +100,12 @@ def read_execution(connection: sqlite3.Connection, execution_id: str) -> Executi
 def read_steps(connection: sqlite3.Connection, execution_id: str) -> list[Step]:
     """Every step row of the execution in the order of the definition, from the database."""
     return [STEPS.read(values) for values in connection.execute(ALL_STEPS, (execution_id,))]
+
+
+def resolution(connection: sqlite3.Connection, execution_id: str, key: str) -> Ledger | None:
+    """The resolution of an execution that was made with this key."""
+    values = connection.execute(RESOLUTION, (execution_id, key)).fetchone()
+    return None if values is None else LEDGER.read(values)
 
 
 def _entry(transaction: Transaction, loaded: Loaded) -> Entry:
@@ -140,3 +159,23 @@ def _load_unsettled(transaction: Transaction, loaded: Loaded) -> None:
     for values in connection.execute(UNSETTLED_ATTEMPTS, (execution_id,)):
         found = ATTEMPTS.read(values)
         loaded.attempts[found.id] = found
+
+
+def _load_attempts(transaction: Transaction, loaded: Loaded) -> None:
+    loaded.all_attempts = []
+    for values in transaction.connection.execute(ATTEMPTS_OF, (loaded.execution.id,)):
+        found = ATTEMPTS.read(values)
+        loaded.attempts[found.id] = found
+        loaded.all_attempts.append(found.id)
+
+
+def _load_success(transaction: Transaction, entry: Entry, loaded: Loaded, need: Need) -> None:
+    values = transaction.connection.execute(SUCCESS, (loaded.execution.id, need.item, need.name)).fetchone()
+    if values is None:
+        loaded.successes[need] = None
+        return
+    row = STEPS.read(values)
+    key = (row.ordinal, row.index)
+    loaded.steps[key] = row
+    loaded.successes[need] = key
+    entry.keep_steps({key: row})

@@ -16,6 +16,7 @@ from stepd.store.sqlite.rows import (
     EXECUTIONS,
     INSERT_EVENT,
     INSERT_LABEL,
+    LEDGER,
     SIGNALS,
     STEPS,
     UPSERT_PAYLOAD,
@@ -29,6 +30,8 @@ CANCEL_HELD: Final = (
     "update steps set status = 'cancelled', parked = 0, due_at = null, timer_at = null "
     f"where execution_id = ? and parked = 2 and {OPEN_ROWS}"
 )
+
+DROP: Final = "delete from steps where execution_id = ? and ordinal = ? and idx = ?"
 
 
 def write(transaction: Transaction, loaded: Loaded, changes: Changes) -> None:
@@ -53,6 +56,8 @@ def _bulk(connection: sqlite3.Connection, changes: Changes) -> None:
                 connection.execute(PARK, (after, execution_id, before))
             case "cancel_held":
                 connection.execute(CANCEL_HELD, (execution_id,))
+            case "drop":
+                connection.execute(DROP, (execution_id, before, after))
             case _:
                 assert_never(kind)
 
@@ -105,3 +110,5 @@ def _belongings(connection: sqlite3.Connection, changes: Changes) -> None:
         connection.executemany(SIGNALS.upsert, [astuple(signal) for signal in changes.signals.values()])
     if changes.audit:
         connection.executemany(AUDIT.insert, [astuple(row) for row in changes.audit])
+    if changes.ledger:
+        connection.executemany(LEDGER.insert, [astuple(row) for row in changes.ledger])
