@@ -219,20 +219,14 @@ NOT_RUN: list[tuple[dict[str, Any], str]] = [
         {"effect": "read_only", "repeat": {"until": "last.x && index > 1", "max": 3, "next": {"$cel": "last"}}},
         "/steps/1/repeat",
     ),
-    ({"effect": "idempotent_write", "compensate": "undo"}, "/steps/1/compensate"),
 ]
 
 
 @pytest.mark.parametrize(("step", "place"), NOT_RUN)
 def test_what_does_not_run_yet_is_sound_and_refused(step: dict[str, Any], place: str) -> None:
-    undo = [read("undo")] if "compensate" in step else []
-    faults = faults_of({"steps": [read("a"), {"id": "b", **step}, read("c"), *undo]})
+    faults = faults_of({"steps": [read("a"), {"id": "b", **step}, read("c")]})
     assert list(faults) == [place]
     assert "this daemon does not run" in faults[place]
-
-
-def test_compensating_at_the_end_does_not_run_yet() -> None:
-    assert list(faults_of(one(read(), on_failure="compensate"))) == ["/on_failure"]
 
 
 def test_other_faults_come_before_what_does_not_run_yet() -> None:

@@ -133,7 +133,7 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
     delivery = _read_delivery(fields, effect) if outline.kind == "task" else "at_least_once"
     retry = _read_retry(fields, outline.kind)
     undoes = skeleton.undone_by(ordinal)
-    if undoes is not None and input_ is None:
+    if undoes is not None and own.input is None:
         fields.full["input"] = None
     is_task = outline.kind == "task"
     return CompiledStep(

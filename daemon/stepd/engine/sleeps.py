@@ -23,7 +23,7 @@ def fall_asleep(work: Work, compiled: CompiledStep, row: Step, environment: Envi
     ends_at = _end_of(work.now, compiled.sleep, environment, allowance)
     work.add_step(row)
     set_status(work, row, "waiting")
-    row.parked = parking(work.execution)
+    row.parked = parking(work, row)
     row.due_at = row.timer_at = ends_at
     work.emit("wait.armed", row.step, row.index, data={"until": format_time(ends_at)})
 

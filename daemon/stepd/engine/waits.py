@@ -24,7 +24,7 @@ def arm(work: Work, row: Step) -> None:
     compiled = work.definition.steps[row.ordinal]
     wait = wait_of(compiled)
     set_status(work, row, "waiting")
-    row.parked = parking(work.execution)
+    row.parked = parking(work, row)
     row.queued_at = work.now
     row.timer_at = None if compiled.timeout_ms is None else work.now + compiled.timeout_ms
     timeout_at = None if row.timer_at is None else format_time(row.timer_at)

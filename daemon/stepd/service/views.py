@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from stepd.engine.definition import Compiled, CompiledStep
-from stepd.engine.model import ENDED, GOING, GRAPH_STATUS, NO_INDEX, Execution, Parked, Step, input_name, output_name
+from stepd.engine.model import ENDED, ENDING, GOING, GRAPH_STATUS, NO_INDEX, Execution, Parked, Step, input_name, output_name
+from stepd.engine.standing import stands
 from stepd.service.attempts import Moments, attempt_views, error_info
 from stepd.service.lives import Work
 from stepd.store.base import ExecutionRows
@@ -27,8 +28,7 @@ from stepd_protocol.fields import NULL
 from stepd_protocol.names import Direction, ExecutionStatus, StepStatus
 from stepd_protocol.times import format_time
 
-WRITES = frozenset({"idempotent_write", "non_idempotent_write"})
-SUCCEEDED_MARK = "s"
+PENDING_MARK = "p"
 QUEUED_MARK = "q"
 
 _labels = msgspec.json.Decoder(dict[str, str]).decode
@@ -168,18 +168,19 @@ def _standing_writes(execution: Execution, definition: Compiled) -> list[Standin
     return [
         StandingWrite(step=compiled.id, index=None)
         for compiled in definition.steps
-        if execution.graph[compiled.ordinal] == SUCCEEDED_MARK and compiled.effect in WRITES
+        if stands(execution, compiled)
     ]
 
 
 def _claimable(execution: Execution, definition: Compiled) -> list[Work]:
-    """Steps that a claim could take now, as the graph has them: none while paused, nor while ending."""
-    if execution.status not in GOING:
+    """Steps that a claim could take now, as the graph has them: none while paused, while ending compensations only."""
+    if execution.status not in GOING | ENDING:
         return []
+    ending = execution.status in ENDING
     return [
         Work(execution.workflow, execution.version, compiled.id, execution.tenant)
         for compiled in definition.steps
-        if execution.graph[compiled.ordinal] == QUEUED_MARK
+        if execution.graph[compiled.ordinal] == QUEUED_MARK and not (ending and compiled.undoes is None)
     ]
 
 
@@ -220,17 +221,17 @@ def _step_without_row(
     execution: Execution, compiled: CompiledStep, attempts: list[AttemptView] | UnsetType
 ) -> StepView:
     """A step that was not evaluated yet, or never will be."""
-    status = GRAPH_STATUS[execution.graph[compiled.ordinal]]
+    mark = execution.graph[compiled.ordinal]
     return StepView(
         id=compiled.id,
         index=None,
-        status=cast(StepStatus, status),
+        status=cast(StepStatus, GRAPH_STATUS[mark]),
         attempt=0,
         effect=compiled.effect,
         next_attempt_at=None,
         error=None,
         blocked=None,
-        held=status == "pending" and execution.direction is not None and execution.status not in ENDED,
+        held=mark == PENDING_MARK and execution.direction is not None and execution.status not in ENDED,
         attempts=attempts,
     )
 
