@@ -9,7 +9,18 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from stepd.engine.definition import Compiled, CompiledStep
-from stepd.engine.model import ENDED, ENDING, GOING, GRAPH_STATUS, NO_INDEX, Execution, Parked, Step, input_name, output_name
+from stepd.engine.model import (
+    ENDED,
+    ENDING,
+    GOING,
+    GRAPH_STATUS,
+    NO_INDEX,
+    Execution,
+    Parked,
+    Step,
+    input_name,
+    output_name,
+)
 from stepd.engine.standing import stands
 from stepd.service.attempts import Moments, attempt_views, error_info
 from stepd.service.lives import Work
@@ -165,11 +176,7 @@ def _usage(execution: Execution) -> UsageTotal:
 
 
 def _standing_writes(execution: Execution, definition: Compiled) -> list[StandingWrite]:
-    return [
-        StandingWrite(step=compiled.id, index=None)
-        for compiled in definition.steps
-        if stands(execution, compiled)
-    ]
+    return [StandingWrite(step=compiled.id, index=None) for compiled in definition.steps if stands(execution, compiled)]
 
 
 def _claimable(execution: Execution, definition: Compiled) -> list[Work]:
