@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from tests.support.daemon import STEPD, clean_environment
 
 SECONDS = 60.0
+_TERMINAL = frozenset({"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"})
+"""Variables that speak of the terminal of whoever runs the tests; they would win over the size of a test's own."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -88,7 +90,7 @@ class Program:
             os.close(ours)
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        own = {name: text for name, text in clean_environment().items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+        own = {name: text for name, text in clean_environment().items() if name not in _TERMINAL}
         key = {} if self.key is None else {"STEPD_KEY": self.key}
         return own | {"STEPD_URL": self.url, "PYTHONUTF8": "1"} | key | dict(more or {})
 
