@@ -1,4 +1,4 @@
-"""Starts that are refused: exit status 2, and a text that names the thing and the way out."""
+"""Starts that are refused: exit status 78, and a text that names the thing and the way out."""
 
 import sqlite3
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.support.client import Http
 from tests.support.daemon import STEPD, Daemon, clean_environment, running
 
-REFUSED = 2
+REFUSED = 78
 
 
 def refusal(*arguments: str, **environment: str) -> str:

@@ -18,6 +18,7 @@ UNAVAILABLE: Final = 69
 INTERNAL: Final = 70
 OUTPUT_CLOSED: Final = 74
 NO_PERMISSION: Final = 77
+CONFIGURATION: Final = 78
 INTERRUPTED: Final = 130
 
 # What typer itself ends with: when it can't read the command line, and when nobody reads what is printed any more.
@@ -45,6 +46,7 @@ Exit codes:
   70   the daemon or this program failed
   74   nobody reads what it prints any more
   77   the key is missing, not valid, or lacks the scope
+  78   serve or migrate: the settings or the database keep it from starting
   130  interrupted"""
 )
 ENDING_EXIT_CODES: Final = EXIT_CODES.replace(

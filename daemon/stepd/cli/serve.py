@@ -7,11 +7,9 @@ from typing import Any, Final, NoReturn
 
 import typer
 
-from stepd.cli.exits import Ended
+from stepd.cli.exits import CONFIGURATION, Ended
 from stepd.settings import SETTINGS, Setting, Settings, SettingsRefused, load_settings
 
-START_REFUSED: Final = 2
-"""Exit status of a daemon that can't start with what it was told."""
 MIGRATE_SETTINGS: Final = ("database",)
 
 
@@ -69,7 +67,7 @@ def _settings(flags: dict[str, Any]) -> Settings:
 def _refuse(refusal: Exception) -> NoReturn:
     for line in str(refusal).splitlines():
         typer.echo(f"stepd: {line}", err=True)
-    raise Ended(START_REFUSED)
+    raise Ended(CONFIGURATION)
 
 
 def with_flags(
