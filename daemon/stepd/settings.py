@@ -38,6 +38,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         Text,
         Meta(description="where executions live: sqlite:///relative/file.db or sqlite:////absolute/file.db"),
     ] = "sqlite:///stepd.db"
+    allow_owner_role: Annotated[
+        bool, Meta(description="on PostgreSQL, take a role that could change the schema, the journal and the audit log")
+    ] = False
     name: Annotated[Text, Meta(description="name of the service, given to a new store")] = "stepd"
     lease_seconds: Annotated[Seconds, Meta(description="how long a lease lasts without a heartbeat")] = 30
     reclaim_seconds: Annotated[

@@ -145,10 +145,17 @@ def make_database(*, empty: bool = False) -> Database:
     """A database that its caller drops."""
     if (own := own_server()) is not None:
         return _own_schema(own, empty)
-    server, name = cluster(), f"stepd_{next(_numbers)}"
-    template = "template0" if empty else _template()
-    query(server.url(), f"create database {name} template {template} strategy file_copy owner {OWNER}")
-    return Database(server.url(name, OWNER), name)
+    return _copy(empty)
+
+
+@contextmanager
+def cluster_database(*, empty: bool = False) -> Iterator[Database]:
+    """The same, but always in the throw-away server, where a test may make roles and be its superuser."""
+    made = _copy(empty)
+    try:
+        yield made
+    finally:
+        query(cluster().url(), f"drop database if exists {made.name} with (force)")
 
 
 @cache
@@ -215,6 +222,13 @@ def _template() -> str:
     query(server.url(), f"create database {TEMPLATE} template template0 owner {OWNER}")
     wait_for(upgrade_postgres(server.url(TEMPLATE, OWNER)))
     return TEMPLATE
+
+
+def _copy(empty: bool) -> Database:
+    server, name = cluster(), f"stepd_{next(_numbers)}"
+    template = "template0" if empty else _template()
+    query(server.url(), f"create database {name} template {template} strategy file_copy owner {OWNER}")
+    return Database(server.url(name, OWNER), name)
 
 
 def _own_schema(url: str, empty: bool) -> Database:

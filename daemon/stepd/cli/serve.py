@@ -25,11 +25,16 @@ SERVE_HELP: Final = (
     "STEPD_WORKER_KEYS, STEPD_EXECUTE_KEYS, STEPD_READ_KEYS and STEPD_OPERATE_KEYS, each with entries name=secret, "
     "comma separated. Without keys everybody on this machine is served, and nobody else."
 )
-MIGRATE_HELP: Final = "Bring the database's schema up to this version. On SQLite, serve does it by itself."
+MIGRATE_HELP: Final = (
+    "Bring the database's schema up to this version. On SQLite, serve does it by itself; on PostgreSQL the owner of "
+    "the schema does it with this command, and serve runs as another role."
+)
 RUNTIME_ROLE: Final = inspect.Parameter(
     "runtime_role",
     inspect.Parameter.KEYWORD_ONLY,
-    default=typer.Option(None, "--runtime-role", metavar="NAME", help="The daemon's role, on PostgreSQL only."),
+    default=typer.Option(
+        None, "--runtime-role", metavar="NAME", help="On PostgreSQL: let the role NAME do just what a daemon needs."
+    ),
     annotation=str | None,
 )
 

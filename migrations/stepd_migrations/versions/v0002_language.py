@@ -20,6 +20,10 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 
+AUDIT_KEPT_MS = 365 * 86_400_000
+REMOVALS = ("remove_events(text, bigint)", "remove_audit(bigint, bigint)", "store_ms()")
+
+
 def upgrade() -> None:
     """Adds what a database of the version before lacks."""
     _add("executions", *_executions())
@@ -29,10 +33,15 @@ def upgrade() -> None:
     _add("ledger", *_ledger())
     _note_standing_writes()
     _signals()
+    if op.get_bind().dialect.name == "postgresql":
+        _removals()
 
 
 def downgrade() -> None:
     """Takes it all away again."""
+    if op.get_bind().dialect.name == "postgresql":
+        for function in REMOVALS:
+            op.execute(f"drop function {function}")
     op.drop_index("steps_standing", "steps")
     _drop("ledger", *_ledger())
     op.drop_table("signals")
@@ -105,6 +114,38 @@ def _signals() -> None:
     # An event finds the open executions of its correlation, however many have ended.
     is_open = "correlation is not null and ended_at is null"
     index("executions_correlation_open", "executions", "correlation, id", where=is_open)
+
+
+def _removals() -> None:
+    """Functions that remove what has served its time from journal and audit, where a daemon's role can't delete.
+
+    They run as the owner of the schema, and let nothing go that has not: the journal of an execution that is there, and
+    audit rows of the last year.
+    """
+    schema = op.get_bind().exec_driver_sql("select quote_ident(current_schema())").scalar_one()
+    as_owner = f"language plpgsql security definer set search_path = {schema}, pg_temp"
+    op.execute(
+        "create function store_ms() returns bigint language sql volatile as "
+        "$$ select (extract(epoch from clock_timestamp()) * 1000)::bigint $$"
+    )
+    op.execute(
+        f"create function remove_events(of_execution text, at_most bigint) returns bigint {as_owner} as $$ "
+        "declare removed bigint; begin "
+        "if exists (select from executions where id = of_execution) then "
+        "raise exception 'the journal of an execution that is there stays' using errcode = '42501'; end if; "
+        "delete from events where (execution_id, seq) in "
+        "(select execution_id, seq from events where execution_id = of_execution limit at_most); "
+        "get diagnostics removed = row_count; return removed; end $$"
+    )
+    op.execute(
+        f"create function remove_audit(before bigint, at_most bigint) returns bigint {as_owner} as $$ "
+        f"declare removed bigint; served bigint := least(before, store_ms() - {AUDIT_KEPT_MS}); begin "
+        "update audit_retention set kept_from = greatest(kept_from, served); "
+        "delete from audit where id in (select id from audit where at < served order by at, id limit at_most); "
+        "get diagnostics removed = row_count; return removed; end $$"
+    )
+    for function in REMOVALS:
+        op.execute(f"revoke all on function {function} from public")
 
 
 def _filled(name: str, type_: sa.types.TypeEngine[Any], value: str) -> sa.Column[Any]:
