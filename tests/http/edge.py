@@ -156,6 +156,7 @@ class Edge:
             _route("POST", "/leases/{id}/beat", self._beat, scopes=("worker",), body=dict, for_holders=True),
             _route("GET", "/big", self._big, scopes=("read",)),
             _route("GET", "/stream", self._stream, scopes=("read",)),
+            _route("GET", "/quiet", self._quiet, scopes=("read",)),
         ]
 
     async def _public(self, call: Call) -> Reply:
@@ -197,6 +198,13 @@ class Edge:
 
     async def _stream(self, call: Call) -> Stream:
         return Stream(self._ticks())
+
+    async def _quiet(self, call: Call) -> Stream:
+        return Stream(self._nothing())
+
+    async def _nothing(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
 
     async def _ticks(self) -> AsyncIterator[bytes]:
         self.parked += 1

@@ -9,7 +9,7 @@ from hypercorn.config import Config
 from hypercorn.typing import ASGIFramework
 
 from stepd.http.app import App
-from stepd.http.connections import let_go_of_closed
+from stepd.http.connections import use_our_connections
 from stepd.http.phase import Phase
 from stepd.http.sockets import BACKLOG, Listening
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 async def run_server(app: App, listening: Listening, phase: Phase, certificate: str | None, key: str | None) -> None:
     """Serves until the phase is `closing`, then for `CLOSE_SECONDS` at most. Takes the socket over."""
-    let_go_of_closed()
+    use_our_connections()
     task = asyncio.create_task(
         serve(
             cast("ASGIFramework", app),

@@ -1,7 +1,7 @@
 """The one writer: runs what waits to be written in batches, each batch in one transaction with one commit.
 
-Everything here runs on the event loop's thread. Work is taken up by ``call_soon``, so that whatever became ready in the
-same pass of the loop shares a commit. A unit that fails without having written anything fails alone. One that fails
+Everything here runs on the event loop's thread. A batch begins a few passes of the loop after its first unit came, so
+that calls which arrived together share a commit although they are not equally far on their way to the store. A unit that fails without having written anything fails alone. One that fails
 after it wrote takes the transaction with it: it is answered its error, and its neighbours are run again, each in a
 transaction of its own. That costs nothing while all goes well, where a savepoint a unit would cost more than the unit.
 """
@@ -26,6 +26,9 @@ from stepd.store.sqlite.transaction import Transaction
 
 R = TypeVar("R")
 
+GATHER_PASSES: Final = 5
+"""Passes of the loop before a batch begins: a call needs as many from its socket to the store. On an idle loop they
+take 0.02 ms together; a commit costs as much as two decisions."""
 BATCH_UNITS: Final = 256
 BATCH_SECONDS: Final = 0.005
 """After this time no further unit is begun: the loop has other work."""
@@ -130,7 +133,14 @@ class Commits:
 
     def _schedule(self) -> None:
         if self._scheduled is None:
-            self._scheduled = self._loop.call_soon(self._run_batch)
+            self._scheduled = self._loop.call_soon(self._gather, GATHER_PASSES)
+
+    def _gather(self, passes: int) -> None:
+        """Runs the batch when these passes of the loop are over, or when no more units have room in it."""
+        if passes > 1 and len(self._waiting) < BATCH_UNITS:
+            self._scheduled = self._loop.call_soon(self._gather, passes - 1)
+        else:
+            self._run_batch()
 
     def _run_batch(self) -> None:
         self._scheduled = None
