@@ -1,9 +1,10 @@
 """The one writer: runs what waits to be written in batches, each batch in one transaction with one commit.
 
 Everything here runs on the event loop's thread. A batch begins a few passes of the loop after its first unit came, so
-that calls which arrived together share a commit although they are not equally far on their way to the store. A unit that fails without having written anything fails alone. One that fails
-after it wrote takes the transaction with it: it is answered its error, and its neighbours are run again, each in a
-transaction of its own. That costs nothing while all goes well, where a savepoint a unit would cost more than the unit.
+that calls which arrived together share a commit although they are not equally far on their way to the store. A unit
+that fails without having written anything fails alone. One that fails after it wrote takes the transaction with it: it
+is answered its error, and its neighbours are run again, each in a transaction of its own. That costs nothing while all
+goes well, where a savepoint a unit would cost more than the unit.
 """
 
 from __future__ import annotations
