@@ -17,6 +17,7 @@ from stepd.http.phase import Phase
 from stepd.http.routes import routes_of
 from stepd.http.server import log_unawaited, run_server
 from stepd.http.sockets import BindRefused, Listening, listen
+from stepd.loops.courier import Courier
 from stepd.loops.pulse import Pulse
 from stepd.loops.recovery import recover
 from stepd.loops.retention import Retention
@@ -103,8 +104,8 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     service = await until_available(signals, "service", store.service)
     name = await until_available(signals, "settings", lambda: share_settings(store, settings))
     pulse = Pulse(store)
-    sweeper = Sweeper(store, pulse.catch_up)
-    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, keyring))
+    sweeper, courier = Sweeper(store, pulse.catch_up), Courier(store)
+    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring))
     await until_available(signals, "pulse", pulse.run_once)
     await until_available(signals, "recovery", lambda: recover(store))
     await until_available(signals, "workers", directory.load)
@@ -131,7 +132,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     )
     loops: list[Loop] = [pulse, keyring]
     if settings.loops:
-        loops += [sweeper, Retention(store)]
+        loops += [sweeper, courier, Retention(store)]
     return Parts(daemon, phase, app, listening, loops, door.is_open)
 
 
@@ -199,7 +200,9 @@ async def _say_goodbye(parts: Parts) -> None:
         _log.info("stopped")
 
 
-def _pass_on(tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper, keyring: Keyring) -> None:
+def _pass_on(
+    tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper, courier: Courier, keyring: Keyring
+) -> None:
     """A commit is known to those who wait for it."""
     if tell.ready:
         dispatcher.wake()
@@ -207,6 +210,8 @@ def _pass_on(tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper,
         watch.tell(tell)
     if tell.timer is not None:
         sweeper.expect(tell.timer)
+    if tell.errands:
+        courier.wake.set()
     if tell.keys:
         keyring.wake.set()
 

@@ -10,6 +10,7 @@ from stepd.engine.model import Event
 
 _STEP_TYPES = {
     "step.queued": "queued",
+    "wait.armed": "waiting",
     "step.skipped": "skipped",
     "step.succeeded": "succeeded",
     "step.caught": "succeeded",
@@ -18,7 +19,6 @@ _STEP_TYPES = {
     "step.uncertain": "uncertain",
     "step.cancelled": "cancelled",
     "attempt.started": "running",
-    "wait.armed": "waiting",
 }
 _EXECUTION_TYPES = {
     "execution.paused": "paused",

@@ -44,7 +44,16 @@ class World:
     """One execution, its rows and its journal."""
 
     def __init__(self, definition: dict[str, Any], *, now: int = 1_000_000, **start: Any) -> None:
-        self.definition = compiled(definition)
+        self._begin(compiled(definition), _start(**start), now)
+
+    @classmethod
+    def of(cls, definition: Compiled, start: c.Start, now: int) -> World | c.InvalidInput:
+        """The execution that a start makes of a definition, or why it doesn't."""
+        world = cls.__new__(cls)
+        return world._begin(definition, start, now) or world
+
+    def _begin(self, definition: Compiled, start: c.Start, now: int) -> c.InvalidInput | None:
+        self.definition = definition
         self.settings = Settings()
         self.now = now
         self.steps: dict[tuple[int, int], Step] = {}
@@ -54,10 +63,12 @@ class World:
         self.signals: dict[int, Signal] = {}
         self.ledger: dict[str, Ledger] = {}
         self.leases = 0
-        work = begin(self.definition, self.settings, _start(**start), now)
-        assert isinstance(work, Work), work
+        work = begin(self.definition, self.settings, start, now)
+        if isinstance(work, c.InvalidInput):
+            return work
         self.execution: Execution = work.execution
         self._apply(work.changes)
+        return None
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -177,6 +188,7 @@ class World:
     def _check_counters(self) -> None:
         execution, rows = self.execution, self.steps.values()
         assert execution.flight == len(self.in_flight())
+        assert execution.children == sum(row.child_open for row in rows)
         assert execution.uncertain == sum(row.status == "uncertain" for row in rows)
         if execution.direction is None:
             assert execution.active == sum(row.status in ("queued", "leased", "running") for row in rows)
@@ -218,12 +230,14 @@ class World:
     def _check_movable(self) -> None:
         execution = self.execution
         if execution.status in (*ENDED, "paused", "reconciliation_required"):
-            assert execution.status not in ENDED or execution.flight == 0
+            assert execution.status not in ENDED or execution.flight == execution.children == 0
             return
         free = [row for row in self.steps.values() if row.parked == Parked.FREE]
         due = execution.due_at
         movable = due is not None and (execution.status == "scheduled" or due <= self.now)
-        movable = movable or execution.flight > 0 or any(row.status == "queued" for row in free)
+        movable = (
+            movable or execution.flight > 0 or execution.children > 0 or any(row.status == "queued" for row in free)
+        )
         movable = movable or any(row.status == "retry_wait" and row.timer_at is not None for row in free)
         movable = movable or any(row.status == "waiting" for row in free)
         assert movable, f"nothing can move an execution that is {execution.status}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from stepd.engine.cel_bounds import WORK_MAX, Allowance
+from stepd.engine.children import DEPTH_MAX, arm_child, is_too_deep
 from stepd.engine.commands import error_json
 from stepd.engine.deciding import make_decision
 from stepd.engine.definition import CompiledStep
@@ -89,7 +90,10 @@ def _set_going(work: Work, compiled: CompiledStep, row: Step, environment: Envir
         case "decision":
             make_decision(work, compiled, row, environment, allowance)
         case "workflow":
-            raise AssertionError(f"{compiled.kind} steps are refused at registration")
+            if is_too_deep(work.execution):
+                raise StepFailed("child_failed", f"a child would have more than {DEPTH_MAX} executions above it")
+            take_input(work, compiled, row, environment, allowance)
+            arm_child(work, compiled, row)
         case _:
             assert_never(compiled.kind)
 

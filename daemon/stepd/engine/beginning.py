@@ -7,7 +7,8 @@ from stepd.engine.canonical import decode, encode
 from stepd.engine.commands import InvalidInput, Start
 from stepd.engine.control import audit
 from stepd.engine.definition import Compiled
-from stepd.engine.model import OUTSIDE, Execution
+from stepd.engine.kinship import note_news
+from stepd.engine.model import NO_INDEX, OUTSIDE, Execution
 from stepd.engine.standing import NONE_STANDS, refresh_status, set_due
 from stepd.engine.work import Loaded, Settings, Work
 
@@ -25,19 +26,30 @@ def begin(definition: Compiled, settings: Settings, start: Start, now: int) -> W
     work.changes.created = True
     work.changes.payloads = {"input": start.input, "state": start.state}
     set_due(work.execution)
-    audit(work, start.actor, "execution.start")
-    work.emit(
-        "execution.created",
-        data={"workflow": start.workflow, "version": definition.version, "status": work.execution.status},
-    )
+    if start.parent is None:
+        audit(work, start.actor, "execution.start")
+    work.emit("execution.created", data=_created(work.execution))
     advance(work)
     refresh_status(work)
+    note_news(work)
     return work
 
 
 def exclusive_key(workflow: str, tenant: str | None, correlation: str | None) -> str:
     """What an open exclusive execution occupies: unique over the store."""
     return encode([workflow, tenant, correlation]).decode()
+
+
+def _created(execution: Execution) -> dict[str, object]:
+    created: dict[str, object] = {
+        "workflow": execution.workflow,
+        "version": execution.version,
+        "status": execution.status,
+    }
+    if execution.parent_id is not None:
+        index = None if execution.parent_index == NO_INDEX else execution.parent_index
+        created["parent"] = {"execution": execution.parent_id, "step": execution.parent_step, "index": index}
+    return created
 
 
 def _faults(definition: Compiled, start: Start, exclusive: bool) -> list[tuple[str, str]]:
@@ -92,4 +104,8 @@ def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool
         output_tokens=0,
         reasoning_tokens=0,
         standing=NONE_STANDS * len(definition.steps),
+        parent_id=None if start.parent is None else start.parent.execution_id,
+        parent_step=None if start.parent is None else start.parent.step,
+        parent_index=None if start.parent is None else start.parent.index,
+        depth=0 if start.parent is None else start.parent.depth,
     )

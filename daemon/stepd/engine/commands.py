@@ -34,6 +34,16 @@ class Reported(msgspec.Struct, frozen=True):
     spans: tuple[SpanReport, ...] = ()
 
 
+class Parent(msgspec.Struct, frozen=True):
+    """The execution that starts a child, and the step of it that waits for the child."""
+
+    execution_id: str
+    step: str
+    index: int
+    depth: int
+    """Of the child: how many executions stand above it."""
+
+
 class Start(msgspec.Struct, frozen=True):
     """A new execution. Every id and time it needs that isn't the store's clock is given."""
 
@@ -51,6 +61,7 @@ class Start(msgspec.Struct, frozen=True):
     on_restart: str | None
     exclusive: bool | None
     traceparent: str | None
+    parent: Parent | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -138,9 +149,9 @@ class ExecutionDue(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Somebody wants the execution to end."""
+    """Somebody wants the execution to end; without an actor it is its parent, which is ending."""
 
-    actor: Actor
+    actor: Actor | None
     reason: str | None
     force: bool
 
@@ -173,6 +184,57 @@ class Recover(msgspec.Struct, frozen=True):
     jitter: int
 
 
+class ChildBegun(msgspec.Struct, frozen=True):
+    """To a parent: the child that a step waits for has been started, on this version."""
+
+    ordinal: int
+    index: int
+    child_id: str
+    workflow: str
+    version: str
+
+
+class ChildRefused(msgspec.Struct, frozen=True):
+    """To a parent: the child that a step waits for can't be started, and why."""
+
+    ordinal: int
+    index: int
+    child_id: str
+    message: str
+
+
+class ChildNews(msgspec.Struct, frozen=True):
+    """To a parent: how the child stands after its event ``seq``."""
+
+    step: str
+    index: int
+    child_id: str
+    seq: int
+    status: str
+    at: int
+    output: bytes | None
+    """Of a completed one."""
+    error: bytes | None
+    """``{class, message, step, cause}``."""
+    writes: bool
+    """It has ended, and a write stands in it or below."""
+
+
+class ErrandDone(msgspec.Struct, frozen=True):
+    """To a parent: what a step had to tell its child was told."""
+
+    ordinal: int
+    index: int
+    child_id: str
+    errand: str
+
+
+class NewsTaken(msgspec.Struct, frozen=True):
+    """To a child: its parent has heard how it stood after its event ``seq``."""
+
+    seq: int
+
+
 Command: TypeAlias = (
     Lease
     | Renew
@@ -188,6 +250,11 @@ Command: TypeAlias = (
     | Resume
     | Signal
     | Recover
+    | ChildBegun
+    | ChildRefused
+    | ChildNews
+    | ErrandDone
+    | NewsTaken
 )
 
 

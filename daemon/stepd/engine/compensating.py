@@ -48,10 +48,15 @@ def lacks_compensation(work: Work) -> bool:
 
 
 def _latest(work: Work) -> Step | None:
-    writes = [step for step in work.definition.steps if is_write(step) and step.undoes is None]
+    writes = [step for step in work.definition.steps if _may_stand(step)]
     if work.execution.leave_standing:
         writes = [step for step in writes if step.compensate is not None]
     return work.latest_success([step.ordinal for step in writes])
+
+
+def _may_stand(step: CompiledStep) -> bool:
+    """Whether a write of the step can stand, or one of its children's."""
+    return (is_write(step) and step.undoes is None) or step.kind == "workflow"
 
 
 def _note_undone(work: Work, success: Step) -> None:

@@ -16,7 +16,8 @@ def cancel(work: Work, command: Cancel) -> Done | Conflict:
     execution = work.execution
     if execution.status in ENDED:
         return Conflict("already_ended", execution.status, execution.id)
-    audit(work, command.actor, "execution.cancel")
+    if command.actor is not None:
+        audit(work, command.actor, "execution.cancel")
     newly_forced = command.force and not execution.forced and execution.status != "reconciliation_required"
     if not execution.cancel_requested or newly_forced:
         execution.cancel_requested = True

@@ -189,8 +189,6 @@ def not_yet_run(skeleton: Skeleton) -> list[FieldFault]:
         faults.append(FieldFault(path=fields.at(field), message=message))
 
     for outline in skeleton.outlines:
-        if outline.kind == "workflow":
-            refuse(outline.fields, "kind", f"steps of the kind {outline.kind}")
         for field in _STEP_FIELDS_NOT_RUN:
             if outline.fields.given.get(field) is not None:
                 refuse(outline.fields, field, f"steps with {field}")

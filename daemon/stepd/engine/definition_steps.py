@@ -70,6 +70,10 @@ class CompiledStep:
     timeout_ms: int | None
     queue_timeout_ms: int | None
     priority: int
+    workflow: str | None
+    """Of a `workflow` step: whose execution its child is."""
+    version: str | None
+    """The child's; None: the one that is current when it is started."""
     catch: tuple[tuple[str, Template], ...]
     """Failure class or `*`, and what the step's output becomes; the first that fits counts."""
     manual_result: ManualResult
@@ -135,7 +139,7 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
     undoes = skeleton.undone_by(ordinal)
     if undoes is not None and own.input is None:
         fields.full["input"] = None
-    is_task = outline.kind == "task"
+    is_task, is_workflow = outline.kind == "task", outline.kind == "workflow"
     return CompiledStep(
         ordinal=ordinal,
         id=outline.id or "",
@@ -161,6 +165,8 @@ def read_step(skeleton: Skeleton, ordinal: int) -> CompiledStep:
         timeout_ms=_read_timeout(fields, outline.kind),
         queue_timeout_ms=fields.milliseconds_or_none("queue_timeout_seconds") if is_task else None,
         priority=fields.integer("priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX, 0) if is_task else 0,
+        workflow=fields.required_name("workflow") if is_workflow else None,
+        version=fields.name("version") if is_workflow else None,
         catch=_read_catch(fields, inner),
         manual_result=fields.choice("manual_result", MANUAL_RESULTS, "allowed"),
         compensate=skeleton.compensation_of(ordinal),
@@ -189,9 +195,6 @@ def _read_own(fields: Fields, kind: StepKind, scope: ExpressionScope, inner: Exp
         case "task":
             return Own(input=_read_input(fields, inner))
         case "workflow":
-            if fields.required("workflow"):
-                fields.required_name("workflow")
-            fields.name("version")
             return Own(input=_read_input(fields, inner))
         case "wait":
             return Own(wait=read_wait(fields))

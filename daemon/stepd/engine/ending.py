@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from stepd.engine.children import ask_to_end
 from stepd.engine.commands import error_json
 from stepd.engine.compensating import undo_next
 from stepd.engine.model import ENDED, OPEN_MARKS, OUTSIDE, Attempt, Parked, Step
@@ -24,6 +25,7 @@ def begin_ending(work: Work, how: Literal["failing", "cancelling"], error: bytes
     if error is not None:
         execution.error = error
     work.emit(f"execution.{how}", data=_why(work))
+    ask_to_end(work)
     work.park(Parked.FREE, Parked.HELD)
     work.park(Parked.PAUSED, Parked.HELD)
     work.changes.ready = False
@@ -38,6 +40,7 @@ def begin_ending(work: Work, how: Literal["failing", "cancelling"], error: bytes
 def force(work: Work) -> None:
     """Makes every write in flight ``uncertain`` at once; then concludes."""
     work.execution.forced = True
+    ask_to_end(work)
     for row in work.unsettled():
         _stop(work, row)
     conclude(work)
@@ -77,15 +80,20 @@ def end(work: Work, status: Literal["completed", "cancelled", "failed"], data: d
     execution.status, execution.ended_at = status, work.now
     execution.exclusive_key = None
     execution.active = 0
-    retention = work.definition.retention_ms
-    execution.remove_at = work.now + (work.settings.retention_ms if retention is None else retention)
+    execution.remove_at = remove_at(work)
     set_due(execution)
     work.changes.ready = False
     work.emit(f"execution.{status}", data=data)
 
 
+def remove_at(work: Work) -> int:
+    """When retention takes an execution that is to be kept for its time from now on."""
+    retention = work.definition.retention_ms
+    return work.now + (work.settings.retention_ms if retention is None else retention)
+
+
 def standing_writes(work: Work) -> list[str]:
-    """Ids of the steps whose write succeeded and was not undone."""
+    """Ids of the steps whose write succeeded and was not undone, or that had a child with such a write."""
     return [step.id for step in work.definition.steps if stands(work.execution, step)]
 
 
@@ -119,7 +127,7 @@ def doubt(row: Step) -> bytes:
 def _close(work: Work) -> Close:
     """What the ending comes to, by its four rules."""
     execution = work.execution
-    if execution.flight > 0:
+    if execution.flight > 0 or execution.children > 0:
         return "wait"
     if execution.uncertain > 0 or execution.mismatch:
         return "reconciliation_required"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from stepd.engine import commands as c
-from stepd.engine import control, leasing, recovery, settling, signals, sweeping
+from stepd.engine import control, kinship, leasing, recovery, settling, signals, sweeping
 from stepd.engine.beginning import begin, exclusive_key
 from stepd.engine.standing import refresh_status
 from stepd.engine.work import Work
@@ -21,6 +21,7 @@ def decide(work: Work, command: c.Command) -> c.Answer:
     """
     answer = _dispatch(work, command)
     refresh_status(work)
+    kinship.note_news(work)
     return answer
 
 
@@ -54,5 +55,15 @@ def _dispatch(work: Work, command: c.Command) -> c.Answer:
             return signals.signal(work, command)
         case c.Recover():
             return recovery.recover(work, command)
+        case c.ChildBegun():
+            return kinship.begun(work, command)
+        case c.ChildRefused():
+            return kinship.refused(work, command)
+        case c.ChildNews():
+            return kinship.hear(work, command)
+        case c.ErrandDone():
+            return kinship.errand_done(work, command)
+        case c.NewsTaken():
+            return kinship.news_taken(work, command)
         case _:
             assert_never(command)

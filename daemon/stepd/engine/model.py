@@ -83,8 +83,6 @@ class Execution(msgspec.Struct):
     """How many executions stand above it."""
     children: int = 0
     """Children that its steps wait for."""
-    child_writes: str = ""
-    """Ordinals, each followed by a blank, of the steps that had a child with a write that stands."""
     blocked_child: str | None = None
     """One of its children that needs reconciliation."""
     news_at: int | None = None
@@ -98,6 +96,8 @@ class Execution(msgspec.Struct):
     """Signals received so far: the last one's number."""
     signals_kept: int = 0
     """Signals that no wait has taken yet."""
+    leaves_writes: bool = False
+    """It has ended, and a write of it or of its children stands. Kept for its parent."""
 
 
 class Step(msgspec.Struct):

@@ -7,6 +7,7 @@ from stepd.engine.canonical import decode, encode
 from stepd.engine.commands import AttemptDue, Done, ExecutionDue, StepDue, error_json
 from stepd.engine.ending import begin_ending, make_uncertain
 from stepd.engine.failing import Failure, settle_failure
+from stepd.engine.kinship import time_out as time_out_child
 from stepd.engine.leasing import requeue
 from stepd.engine.model import GOING, Attempt, Parked
 from stepd.engine.results import fail_step
@@ -57,7 +58,7 @@ def time_out(work: Work, attempt: Attempt, jitter: int) -> None:
 
 
 def step_due(work: Work, command: StepDue) -> Done:
-    """Queues a step whose retry is due; ends a sleep, a wait, or a stand in the queue that has lasted too long."""
+    """Queues a step whose retry is due; ends a sleep, and a wait or stand in the queue that was too long."""
     row = work.step(command.ordinal, command.index)
     if row is None or row.timer_at is None or row.timer_at > work.now or row.parked != Parked.FREE:
         return Done(work.execution.status)
@@ -66,6 +67,8 @@ def step_due(work: Work, command: StepDue) -> Done:
         due_at = row.due_at
         queue(work, row)
         row.due_at = due_at
+    elif row.child_open:
+        time_out_child(work, row)
     elif row.status == "queued":
         error = error_json("queue_timeout", "no worker claimed the step within its queue_timeout_seconds")
         if judge("fatal", work.definition.steps[row.ordinal], row.effect) == "uncertain":

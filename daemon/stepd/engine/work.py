@@ -125,10 +125,13 @@ class Changes:
         "signals",
         "spans",
         "steps",
+        "touched",
     )
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
+        self.touched = False
+        """The execution's row has changed, though nothing else has."""
         self.created = False
         self.steps: dict[StepKey, Step] = {}
         self.attempts: dict[str, Attempt] = {}
@@ -158,7 +161,13 @@ class Changes:
             or self.spans
             or self.audit
             or self.bulk
+            or self.touched
         )
+
+    @property
+    def errands(self) -> bool:
+        """Whether something is to be carried between the execution and its parent or its children."""
+        return self.execution.news_at is not None or any(row.errand is not None for row in self.steps.values())
 
     def timer(self) -> int | None:
         """The earliest time (ms) at which one of the changed rows wants the sweeper."""

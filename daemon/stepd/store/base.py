@@ -9,7 +9,7 @@ the engine filled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -90,6 +90,19 @@ class Deal(msgspec.Struct):
     answer: Any = None
 
 
+class BeginChild(msgspec.Struct):
+    """Start the child that this step of an execution is to have (errand ``start``), and tell the step what came of it.
+
+    Both in one transaction that holds the parent's row; the child's is new. Does nothing where that errand is gone.
+    Answers Done with the parent's status, or NotFound.
+    """
+
+    execution_id: str
+    ordinal: int
+    index: int
+    answer: Any = None
+
+
 class Request(msgspec.Struct):
     """One waiting claim, as the store sees it."""
 
@@ -143,7 +156,7 @@ class UnknownWorkflow(msgspec.Struct):
     """No such workflow, or no such version of it."""
 
 
-Operation: TypeAlias = Decide | Begin | Deal
+Operation: TypeAlias = Decide | Begin | Deal | BeginChild
 
 
 class Tell(msgspec.Struct):
@@ -157,6 +170,8 @@ class Tell(msgspec.Struct):
     """The earliest new time (ms, store's clock) at which the sweeper has something to do."""
     keys: bool = False
     """Keys were added or revoked."""
+    errands: bool = False
+    """Something is to be carried between an execution and its parent or its children."""
 
 
 # -- reads --------------------------------------------------------------------------------------------------------
@@ -223,6 +238,17 @@ class Due(msgspec.Struct, frozen=True):
     attempt_id: str | None = None
     ordinal: int | None = None
     index: int | None = None
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """What is to be carried: from a step to its child (``start``, ``cancel``, ``force``), or a child's news."""
+
+    execution_id: str
+    """Whose step, or which child."""
+    kind: Literal["start", "cancel", "force", "tell"]
+    ordinal: int = 0
+    index: int = 0
+    child_id: str = ""
 
 
 class QueueLine(msgspec.Struct, frozen=True):
@@ -359,6 +385,15 @@ class Store(Protocol):
 
     async def next_due(self) -> int | None:
         """The earliest time (ms) at which ``due`` will answer something."""
+
+    async def errands(self, limit: int) -> list[Errand]:
+        """What stands to be carried between executions, up to ``limit`` of steps and of children each."""
+
+    async def news(self, execution_id: str) -> tuple[Execution, bytes | None] | None:
+        """The row of an execution, as committed, with its output if it has one; None where there is none."""
+
+    async def with_blocked_child(self, limit: int) -> list[str]:
+        """Ids of executions that have a child which needs reconciliation."""
 
     async def open_executions(self, after: str, limit: int) -> list[str]:
         """Ids of executions that have not ended, by id, for the judgement of a daemon that starts alone."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from stepd.engine.commands import Conflict, InvalidInput, Start
+from stepd.engine.children import start_of
+from stepd.engine.commands import Answer, Conflict, Done, InvalidInput, NotFound, Start
 from stepd.engine.definition import Compiled
 from stepd.engine.machine import begin, exclusive_key
-from stepd.engine.model import Idempotency
-from stepd.engine.work import Settings
+from stepd.engine.model import Idempotency, input_name
+from stepd.engine.work import Loaded, Need, Settings
 from stepd.store.base import (
     Begin,
+    BeginChild,
     Deal,
     Decide,
     ExecutionRows,
@@ -23,6 +25,7 @@ from stepd.store.base import (
     Started,
     UnknownWorkflow,
 )
+from stepd.store.children import told_of_start
 from stepd.store.deals import Deals
 from stepd.store.decisions import Decisions
 from stepd.store.transactions import Transaction
@@ -47,6 +50,8 @@ class Operations:
                 case Begin():
                     known = await _remembered(transaction, operation.idempotency)
                     operation.answer = known or await self._begin(transaction, operation)
+                case BeginChild():
+                    operation.answer = await self._begin_child(transaction, operation)
                 case _:
                     assert_never(operation)
         return [operation.answer for operation in operations]
@@ -81,6 +86,23 @@ class Operations:
         await transaction.write(work.loaded, work.changes)
         payloads = {"input": start.input, "state": start.state} | work.changes.payloads
         return Started(ExecutionRows(work.execution, list(work.changes.steps.values()), [], payloads), definition)
+
+    async def _begin_child(self, transaction: Transaction, operation: BeginChild) -> Answer:
+        parent = await transaction.execution(operation.execution_id)
+        if parent is None:
+            return NotFound()
+        key = (operation.ordinal, operation.index)
+        loaded = Loaded(parent)
+        await transaction.load(loaded, [Need("step", "", *key)])
+        row = loaded.steps[key]
+        if row is None or row.errand != "start":
+            return Done(parent.status)
+        input_ = input_name(*key) if row.own_input else "input"
+        await transaction.load(loaded, [Need("payload", input_)])
+        definition = await self._decisions.definition(transaction, parent)
+        start, version = start_of(definition, parent, row, loaded.payloads[input_] or b"null")
+        told = told_of_start(row, start.workflow, version, await self._start(transaction, start, version))
+        return await self._decisions.on_execution(transaction, told, parent.id)
 
 
 async def _occupied(transaction: Transaction, definition: Compiled, start: Start) -> Conflict | None:

@@ -29,6 +29,7 @@ def upgrade() -> None:
     _add("executions", *_executions())
     _add("steps", *_steps())
     index("executions_news", "executions", "news_at", where="news_at is not null")
+    index("executions_blocked_child", "executions", "id", where="blocked_child is not null")
     index("steps_errands", "steps", "errand", where="errand is not null")
     _add("ledger", *_ledger())
     _note_standing_writes()
@@ -47,6 +48,7 @@ def downgrade() -> None:
     op.drop_table("signals")
     op.drop_index("executions_correlation_open", "executions")
     op.drop_index("steps_errands", "steps")
+    op.drop_index("executions_blocked_child", "executions")
     op.drop_index("executions_news", "executions")
     _drop("steps", *_steps())
     _drop("executions", *_executions())
@@ -59,13 +61,13 @@ def _executions() -> tuple[sa.Column[Any], ...]:
         nullable("parent_index", INT),
         _filled("depth", INT, "0"),
         _filled("children", INT, "0"),
-        _filled("child_writes", TEXT, "''"),
         nullable("blocked_child", TEXT),
         nullable("news_at", INT),
         _filled("standing", TEXT, "''"),
         _filled("leave_standing", BOOL, "false"),
         _filled("signals", INT, "0"),
         _filled("signals_kept", INT, "0"),
+        _filled("leaves_writes", BOOL, "false"),
     )
 
 

@@ -15,6 +15,7 @@ from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
 from stepd.engine.work import Settings
 from stepd.store.base import (
     Due,
+    Errand,
     ExecutionFilter,
     ExecutionRows,
     Operation,
@@ -199,6 +200,15 @@ class SqliteStore:
 
     async def next_due(self) -> int | None:
         return self.writer.look(upkeep.next_due)
+
+    async def errands(self, limit: int) -> list[Errand]:
+        return self.writer.look(lambda connection: upkeep.errands(connection, limit))
+
+    async def news(self, execution_id: str) -> tuple[Execution, bytes | None] | None:
+        return self.writer.look(lambda connection: upkeep.news(connection, execution_id))
+
+    async def with_blocked_child(self, limit: int) -> list[str]:
+        return await self.reader.run(lambda connection: upkeep.with_blocked_child(connection, limit))
 
     async def open_executions(self, after: str, limit: int) -> list[str]:
         return self.writer.look(lambda connection: upkeep.open_executions(connection, after, limit))

@@ -16,7 +16,7 @@ class Transaction:
     What is to be told after the commit gathers here.
     """
 
-    __slots__ = ("_clock", "cache", "connection", "executions", "keys", "ready", "timer")
+    __slots__ = ("_clock", "cache", "connection", "errands", "executions", "keys", "ready", "timer")
 
     def __init__(self, connection: sqlite3.Connection, cache: Cache, clock: Clock) -> None:
         self.connection = connection
@@ -25,7 +25,7 @@ class Transaction:
         self.ready = False
         self.executions: dict[str, tuple[int, str]] = {}
         self.timer: int | None = None
-        self.keys = False
+        self.keys = self.errands = False
 
     def now(self) -> int:
         """The store's clock, ms; read anew by each decision."""
@@ -35,6 +35,7 @@ class Transaction:
         """Hears of changes once they are written: for the cache, and for those who wait."""
         self.cache.written(changes)
         self.ready = self.ready or changes.ready
+        self.errands = self.errands or changes.errands
         if changes.events:
             self.executions[changes.execution.id] = (changes.execution.seq, changes.execution.status)
         self.wake_at(changes.timer())
@@ -48,6 +49,7 @@ class Transaction:
         """Adds what this unit has to tell to what its whole batch has."""
         told.ready = told.ready or self.ready
         told.keys = told.keys or self.keys
+        told.errands = told.errands or self.errands
         told.executions.update(self.executions)
         if self.timer is not None and (told.timer is None or self.timer < told.timer):
             told.timer = self.timer

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from stepd.store.base import Due
+from stepd.engine.model import Execution
+from stepd.store.base import Due, Errand
+from stepd.store.sqlite.loading import read_execution
 from stepd.store.sqlite.transaction import Transaction
 
 GRACE_AFTER_MS: Final = 5_000
@@ -47,6 +49,10 @@ NEXT_DUE: Final = (
     "select min(timer_at) from steps where timer_at is not null and parked = 0",
     "select min(due_at) from executions where due_at is not null",
 )
+STEP_ERRANDS: Final = "select execution_id, errand, ordinal, idx, child_id from steps where errand is not null limit ?"
+OUTPUT: Final = "select body from payloads where execution_id = ? and name = 'output'"
+BLOCKED: Final = "select id from executions where blocked_child is not null order by id limit ?"
+CHILD_NEWS: Final = "select id, 'tell' from executions where news_at is not null order by news_at limit ?"
 OPEN: Final = (
     "select id from executions indexed by executions_open where ended_at is null and id > ? order by id limit ?"
 )
@@ -80,6 +86,25 @@ def next_due(connection: sqlite3.Connection) -> int | None:
     """The earliest time (ms) at which something is due."""
     times = [connection.execute(query).fetchone()[0] for query in NEXT_DUE]
     return min((time for time in times if time is not None), default=None)
+
+
+def errands(connection: sqlite3.Connection, limit: int) -> list[Errand]:
+    """What stands to be carried between parents and children."""
+    return [Errand(*values) for query in (STEP_ERRANDS, CHILD_NEWS) for values in connection.execute(query, (limit,))]
+
+
+def news(connection: sqlite3.Connection, execution_id: str) -> tuple[Execution, bytes | None] | None:
+    """The execution's row with its output."""
+    execution = read_execution(connection, execution_id)
+    if execution is None:
+        return None
+    output = connection.execute(OUTPUT, (execution_id,)).fetchone()
+    return execution, None if output is None else output[0]
+
+
+def with_blocked_child(connection: sqlite3.Connection, limit: int) -> list[str]:
+    """Ids of executions whose child needs reconciliation."""
+    return [id_ for (id_,) in connection.execute(BLOCKED, (limit,))]
 
 
 def open_executions(connection: sqlite3.Connection, after: str, limit: int) -> list[str]:

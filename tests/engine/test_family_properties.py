@@ -1,0 +1,136 @@
+"""Random lives of a parent and those below it, whose errands are carried late, twice or in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from stepd.engine import commands as c
+from stepd.engine.model import ENDED, GOING
+from tests.engine.family import Family
+from tests.engine.replay import replay
+from tests.engine.world import ACTOR, World
+
+EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
+
+
+@st.composite
+def definitions(draw: st.DrawFn, below: str | None) -> dict[str, Any]:
+    """Two or three steps, of which some have children of the workflow below."""
+    steps = [draw(steps_of(number, below)) for number in range(draw(st.integers(2, 3)))]
+    definition: dict[str, Any] = {"steps": steps, "on_failure": draw(st.sampled_from(["fail", "reconcile"]))}
+    definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
+    if draw(st.integers(0, 3)) == 0:
+        definition["timeout_seconds"] = 100
+    return definition
+
+
+@st.composite
+def steps_of(draw: st.DrawFn, number: int, below: str | None) -> dict[str, Any]:
+    step: dict[str, Any] = {"id": f"s{number}"}
+    if below is not None and draw(st.booleans()):
+        step |= {"kind": "workflow", "workflow": below}
+        if draw(st.integers(0, 3)) == 0:
+            step["timeout_seconds"] = 30
+    else:
+        step |= {"effect": draw(st.sampled_from(EFFECTS)), "retry": {"max_attempts": 1}}
+    if number:
+        step["needs"] = draw(st.lists(st.sampled_from([f"s{one}" for one in range(number)]), unique=True))
+    if draw(st.integers(0, 3)) == 0:
+        step["catch"] = [{"class": draw(st.sampled_from(["*", "child_failed"])), "value": None}]
+    return step
+
+
+class Lives(RuleBasedStateMachine):
+    """What may be done to any of them, and the carrying between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.family: Family | None = None
+
+    @property
+    def live(self) -> Family:
+        assert self.family is not None
+        return self.family
+
+    @initialize(parent=definitions("child"), child=definitions("grandchild"), grandchild=definitions(None))
+    def start(self, parent: dict[str, Any], child: dict[str, Any], grandchild: dict[str, Any]) -> None:
+        self.family = Family({"parent": parent, "child": child, "grandchild": grandchild})
+
+    def _one(self, data: st.DataObject) -> World:
+        worlds = list(self.live.worlds.values())
+        return worlds[data.draw(st.integers(0, len(worlds) - 1))]
+
+    @rule(number=st.integers(0, 3), lose=st.booleans())
+    def carry(self, number: int, lose: bool) -> None:
+        self.live.carry_one(number, lose=lose)
+
+    @rule(data=st.data())
+    def claim(self, data: st.DataObject) -> None:
+        self._one(data).claim()
+
+    @precondition(lambda self: any(world.in_flight() for world in self.live.worlds.values()))
+    @rule(data=st.data(), how=st.sampled_from(["complete", "complete", "fatal", "cancelled", "retryable"]))
+    def settle(self, data: st.DataObject, how: str) -> None:
+        busy = [world for world in self.live.worlds.values() if world.in_flight()]
+        world = busy[data.draw(st.integers(0, len(busy) - 1))]
+        attempt = world.in_flight()[0]
+        if how == "complete":
+            world.complete(attempt, 1)
+        else:
+            world.fail(attempt, how, data.draw(st.sampled_from([None, "none"])))
+
+    @rule(seconds=st.sampled_from([1, 31, 46, 101]))
+    def wait(self, seconds: int) -> None:
+        for world in list(self.live.worlds.values()):
+            world.pass_time(seconds * 1000)
+
+    @rule(data=st.data(), chance=st.integers(0, 7), force=st.booleans())
+    def cancel(self, data: st.DataObject, chance: int, force: bool) -> None:
+        if chance == 7:
+            self._one(data).cancel(force=force)
+
+    @rule(data=st.data(), command=st.sampled_from([c.Pause(ACTOR), c.Resume(ACTOR), c.Resume(ACTOR)]))
+    def pause(self, data: st.DataObject, command: c.Command) -> None:
+        self._one(data).run(command)
+
+    @rule(chance=st.integers(0, 5))
+    def restart(self, chance: int) -> None:
+        if chance == 5:
+            for world in list(self.live.worlds.values()):
+                world.run(c.Recover(1000))
+
+    @invariant()
+    def rules_hold(self) -> None:
+        if self.family is None:
+            return
+        self.family.check()
+        for world in self.family.worlds.values():
+            status, steps = replay(world.events, world.definition.by_id)
+            assert status == ("going" if world.execution.status in GOING else world.execution.status)
+            assert steps == {step: world.status(step) for step in steps}
+
+    def teardown(self) -> None:
+        """With an honest worker and a carrier, a parent ends unless it or someone below needs an operator."""
+        if self.family is None:
+            return
+        for _ in range(60):
+            for world in list(self.live.worlds.values()):
+                world.run(c.Resume(ACTOR))
+                while granted := world.claim():
+                    world.heartbeat(granted.attempt, started=True)
+                    world.complete(granted.attempt, 1)
+            self.live.pass_time(60_000)
+        assert self.live.errands() == []
+        standing = {world.execution.status for world in self.live.worlds.values()}
+        assert "reconciliation_required" in standing or standing <= ENDED
+        for world in self.live.worlds.values():
+            blocked = world.execution.blocked_child
+            assert blocked is None or self.live.worlds[blocked].execution.status == "reconciliation_required"
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
