@@ -92,6 +92,14 @@ class BlockedView(Answer, frozen=True, kw_only=True):
     execution: Id | UnsetType = UNSET
 
 
+class ParentView(Answer, frozen=True, kw_only=True):
+    """The execution that waits for this one, and its step."""
+
+    execution: Id
+    step: Name
+    index: Index | None
+
+
 class UsageTotal(Answer, frozen=True, kw_only=True):
     """Tokens and money of a whole execution."""
 
@@ -177,6 +185,8 @@ class StepView(Answer, frozen=True, kw_only=True):
     items: dict[str, int] | UnsetType = UNSET
     attempts: list[AttemptView] | UnsetType = UNSET
     """Shown with `include=attempts`."""
+    child: Id | UnsetType = UNSET
+    """Of a `workflow` step: the execution that it waits for, or has waited for."""
     input: Payload = UNSET
     """Shown with `include=payloads`, as `output`."""
     output: Payload = UNSET
@@ -202,6 +212,8 @@ class ExecutionSummary(Answer, frozen=True, kw_only=True):
     created_at: Time
     started_at: Time | None
     ended_at: Time | None
+    parent: ParentView | UnsetType = UNSET
+    """Of a child: what waits for it."""
 
 
 class ExecutionView(ExecutionSummary, frozen=True, kw_only=True):

@@ -210,7 +210,6 @@ def test_steps_of_every_kind_are_checked(step: dict[str, Any], place: str) -> No
 
 
 NOT_RUN: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "workflow", "workflow": "w", "version": None, "input": {"$cel": "steps.a.output"}}, "/steps/1/kind"),
     (
         {"effect": "read_only", "foreach": "input.list", "max_parallel": 3, "input": {"$cel": "item"}},
         "/steps/1/foreach",

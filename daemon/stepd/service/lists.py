@@ -122,11 +122,14 @@ async def _find_unblocked(
 
 
 async def _blocked_ids(daemon: Daemon, caller: Caller) -> tuple[str, ...]:
-    """Executions with a claimable step that no live worker serves."""
+    """Executions with a claimable step that no live worker serves, or with a child that needs reconciliation."""
+    blocked = await daemon.store.with_blocked_child(BLOCKED_MAX)
     lines = await daemon.store.queue(caller.sees())
     works = [Work(line.workflow, line.version, line.step, line.tenant) for line in lines]
     unserved = [work for work in works if not daemon.directory.is_served(work)]
-    return tuple(await daemon.store.queued_executions(unserved, BLOCKED_MAX)) if unserved else ()
+    if unserved:
+        blocked += await daemon.store.queued_executions(unserved, BLOCKED_MAX)
+    return tuple(blocked)
 
 
 async def _is_blocked(daemon: Daemon, execution: Execution) -> bool:

@@ -31,6 +31,7 @@ from stepd_protocol.executions import (
     ExecutionError,
     ExecutionSummary,
     ExecutionView,
+    ParentView,
     StandingWrite,
     StepView,
     UsageTotal,
@@ -41,6 +42,7 @@ from stepd_protocol.times import format_time
 
 PENDING_MARK = "p"
 QUEUED_MARK = "q"
+CHILD_DETAIL = "its child needs reconciliation"
 
 _labels = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -111,8 +113,8 @@ def is_settled(status: str) -> bool:
 
 
 def is_blocked(execution: Execution, definition: Compiled, is_served: Callable[[Work], bool]) -> bool:
-    """Whether a claimable step of it is served by no live worker."""
-    return any(not is_served(work) for work in _claimable(execution, definition))
+    """Whether a claimable step of it is served by no live worker, or a child of it needs reconciliation."""
+    return execution.blocked_child is not None or any(not is_served(work) for work in _claimable(execution, definition))
 
 
 def time_or_null(ms: int | None) -> str | None:
@@ -139,7 +141,15 @@ def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
         "created_at": format_time(execution.created_at),
         "started_at": time_or_null(execution.started_at),
         "ended_at": time_or_null(execution.ended_at),
+        "parent": _parent(execution),
     }
+
+
+def _parent(execution: Execution) -> ParentView | UnsetType:
+    if execution.parent_id is None:
+        return UNSET
+    index = None if execution.parent_index == NO_INDEX else execution.parent_index
+    return ParentView(execution=execution.parent_id, step=execution.parent_step or "", index=index)
 
 
 def _error_view(raw: bytes | None) -> ExecutionError | None:
@@ -194,6 +204,8 @@ def _claimable(execution: Execution, definition: Compiled) -> list[Work]:
 def _blocked_from_graph(
     execution: Execution, definition: Compiled, blocking: Blocking, now_ms: int
 ) -> BlockedView | None:
+    if execution.blocked_child is not None:
+        return BlockedView(code="child_reconciliation", execution=execution.blocked_child, detail=CHILD_DETAIL)
     since = execution.started_at or execution.start_at or execution.created_at
     views = [blocking.blocked_work(work, since, now_ms) for work in _claimable(execution, definition)]
     return next((view for view in views if view is not None), None)
@@ -215,12 +227,24 @@ def _step_view(shown: Shown, compiled: CompiledStep, row: Step | None) -> StepVi
         effect=compiled.effect,
         next_attempt_at=time_or_null(row.due_at if row.status == "retry_wait" else None),
         error=None if row.error is None else error_info(row.error),
-        blocked=shown.blocking.blocked(row, shown.now_ms),
+        blocked=_blocked(shown, row),
         held=row.parked == Parked.HELD,
         caught=row.caught,
         attempts=attempts,
+        child=UNSET if row.child_id is None else row.child_id,
         input=_payload(rows, input_) if with_payloads else UNSET,
         output=_payload(rows, output_name(row.ordinal, row.index)) if with_payloads else UNSET,
+    )
+
+
+def _blocked(shown: Shown, row: Step) -> BlockedView | None:
+    if row.child_blocked_at is None or row.child_id is None:
+        return shown.blocking.blocked(row, shown.now_ms)
+    return BlockedView(
+        code="child_reconciliation",
+        since=format_time(row.child_blocked_at),
+        detail=CHILD_DETAIL,
+        execution=row.child_id,
     )
 
 
