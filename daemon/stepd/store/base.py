@@ -9,15 +9,53 @@ the engine filled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
 from stepd.engine.work import Settings
+from stepd.store.reads import (
+    Due,
+    Errand,
+    ExecutionFilter,
+    ExecutionRows,
+    QueueLine,
+    Scope,
+    VersionRow,
+    WorkflowRow,
+)
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
+
+__all__ = [
+    "Begin",
+    "BeginChild",
+    "Deal",
+    "Dealt",
+    "Decide",
+    "Due",
+    "Errand",
+    "ExecutionFilter",
+    "ExecutionRows",
+    "KeyConflict",
+    "Operation",
+    "QueueLine",
+    "Remember",
+    "Replayed",
+    "Request",
+    "Scope",
+    "Serve",
+    "Started",
+    "Store",
+    "StoreRefused",
+    "StoreUnavailable",
+    "Tell",
+    "UnknownWorkflow",
+    "VersionRow",
+    "WorkflowRow",
+]
 
 
 class StoreUnavailable(Exception):
@@ -172,94 +210,6 @@ class Tell(msgspec.Struct):
     """Keys were added or revoked."""
     errands: bool = False
     """Something is to be carried between an execution and its parent or its children."""
-
-
-# -- reads --------------------------------------------------------------------------------------------------------
-
-
-class Scope(msgspec.Struct, frozen=True):
-    """What the caller may see: tenants (None: all, also null), and only what this principal started."""
-
-    tenants: tuple[str, ...] | None = None
-    started_by: str | None = None
-
-
-class ExecutionFilter(msgspec.Struct, frozen=True):
-    """The filters of the list, all optional; times in ms. ``before`` is the cursor: ``(created_at, id)`` exclusive."""
-
-    workflow: str | None = None
-    version: str | None = None
-    statuses: tuple[str, ...] = ()
-    correlation: str | None = None
-    tenant: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
-    created_after: int | None = None
-    created_before: int | None = None
-    oldest_first: bool = False
-    cursor: tuple[int, str] | None = None
-    ids: tuple[str, ...] | None = None
-    """Only these (used for ``blocked``)."""
-
-
-class ExecutionRows(msgspec.Struct):
-    """All that a view is made of. ``attempts`` and payloads beyond input, state, output and outcome on request."""
-
-    execution: Execution
-    steps: list[Step]
-    attempts: list[Attempt]
-    payloads: dict[str, bytes]
-
-
-class VersionRow(msgspec.Struct):
-    """One registered version of a workflow."""
-
-    workflow: str
-    version: str
-    digest: str
-    definition: bytes
-    registered_at: int
-    number: int
-    """Order of registration over the store."""
-
-
-class WorkflowRow(msgspec.Struct):
-    """A workflow with its versions (oldest first), the current one, and how many open executions stand on each."""
-
-    name: str
-    current: str
-    versions: list[VersionRow]
-    open_executions: dict[str, int]
-
-
-class Due(msgspec.Struct, frozen=True):
-    """Something the sweeper must look at: an attempt, a step, or the execution itself."""
-
-    execution_id: str
-    attempt_id: str | None = None
-    ordinal: int | None = None
-    index: int | None = None
-
-
-class Errand(msgspec.Struct, frozen=True):
-    """What is to be carried: from a step to its child (``start``, ``cancel``, ``force``), or a child's news."""
-
-    execution_id: str
-    """Whose step, or which child."""
-    kind: Literal["start", "cancel", "force", "tell"]
-    ordinal: int = 0
-    index: int = 0
-    child_id: str = ""
-
-
-class QueueLine(msgspec.Struct, frozen=True):
-    """How many steps of one kind stand claimable, and since when the oldest does."""
-
-    workflow: str
-    version: str
-    step: str
-    tenant: str | None
-    count: int
-    oldest_at: int
 
 
 class Store(Protocol):
