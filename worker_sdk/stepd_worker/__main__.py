@@ -1,7 +1,9 @@
-"""Owns `python -m stepd_worker serve module:workflow`, which runs a worker from the command line."""
+"""Owns `python -m stepd_worker`: workers run from the command line, of workflows in Python or of a catalogue of
+integrations, and the printing of definitions."""
 
 import argparse
 import importlib
+import json
 import logging
 import os
 import sys
@@ -11,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from stepd_worker.errors import StepdError
+from stepd_worker.http import read_catalogue, workflows_of
+from stepd_worker.mermaid import mermaid
 from stepd_worker.worker import Worker
 from stepd_worker.workflow import Workflow
 
@@ -18,13 +22,14 @@ LEFT_THREADS_SECONDS: Final = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves what is named until it is stopped; 0 after an orderly end, 1 where the daemon refuses it, 2 for misuse."""
+    """Does what is asked; 0 after an orderly end, 1 where the daemon refuses a worker, 2 for misuse."""
     given = _parser().parse_args(arguments)
-    logging.basicConfig(level=given.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     sys.path.insert(0, "")
     try:
-        worker = Worker(given.url, given.name, given.concurrency, given.drain_seconds)
-        worker.register(*(_load(target) for target in given.targets))
+        if given.command == "show":
+            _show(_load(given.target), given.form)
+            return 0
+        worker = _worker(given)
     except (ValueError, TypeError) as fault:
         print(f"stepd_worker: {fault}", file=sys.stderr)  # noqa: T201 — this is the command's answer
         return 2
@@ -34,6 +39,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"stepd_worker: {fault}", file=sys.stderr)  # noqa: T201 — this is the command's answer
         return 1
     return 0
+
+
+def _worker(given: argparse.Namespace) -> Worker:
+    """A worker of what is named. Raises ValueError, TypeError."""
+    logging.basicConfig(level=given.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    worker = Worker(given.url, given.name, given.concurrency, given.drain_seconds)
+    if given.command == "serve":
+        return worker.register(*map(_load, given.targets))
+    workflows = workflows_of(read_catalogue(given.catalogue))
+    if not workflows:
+        raise ValueError(f"The catalogue {given.catalogue} serves nothing: name a [[workflow]] in it")
+    return worker.register(*workflows)
+
+
+def _show(workflow: Workflow, form: str | None) -> None:
+    definition = json.dumps(workflow.definition(), indent=2, ensure_ascii=False)
+    shown = {"json": definition, "mermaid": mermaid(workflow), None: f"{definition}\n\n{mermaid(workflow)}"}
+    print(shown[form])  # noqa: T201 — this is the command's answer
 
 
 def _load(target: str) -> Workflow:
@@ -53,16 +76,28 @@ def _load(target: str) -> Workflow:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m stepd_worker", description="Runs a worker of stepd.")
-    commands = parser.add_subparsers(required=True, metavar="serve")
+    parser = argparse.ArgumentParser(prog="python -m stepd_worker", description="Workers of stepd.")
+    commands = parser.add_subparsers(required=True, dest="command")
     serve = commands.add_parser("serve", help="run the bodies of workflows until stopped")
     serve.add_argument("targets", nargs="+", metavar="module:workflow")
-    serve.add_argument("--url", help="the daemon's address (STEPD_URL); the key comes from STEPD_KEY")
-    serve.add_argument("--name", help="the worker's name (STEPD_WORKER_NAME)")
-    serve.add_argument("--concurrency", type=int, help="how many bodies run side by side (STEPD_WORKER_CONCURRENCY)")
-    serve.add_argument("--drain-seconds", type=float, help="how long they may run on (STEPD_WORKER_DRAIN_SECONDS)")
-    serve.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    http = commands.add_parser("http", help="run steps that are calls of a catalogue of integrations until stopped")
+    http.add_argument("--catalogue", required=True, metavar="FILE", help="a TOML file, see docs/integrations.md")
+    for command in (serve, http):
+        _add_settings(command)
+    show = commands.add_parser("show", help="print a workflow's definition, as JSON and as a Mermaid graph")
+    show.add_argument("target", metavar="module:workflow")
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--json", dest="form", action="store_const", const="json", help="the JSON alone")
+    form.add_argument("--mermaid", dest="form", action="store_const", const="mermaid", help="the graph alone")
     return parser
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="the daemon's address (STEPD_URL); the key comes from STEPD_KEY")
+    command.add_argument("--name", help="the worker's name (STEPD_WORKER_NAME)")
+    command.add_argument("--concurrency", type=int, help="how many bodies run side by side (STEPD_WORKER_CONCURRENCY)")
+    command.add_argument("--drain-seconds", type=float, help="how long they may run on (STEPD_WORKER_DRAIN_SECONDS)")
+    command.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
 
 
 def _leave(status: int) -> NoReturn:

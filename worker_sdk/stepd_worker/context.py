@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import Any
@@ -105,6 +106,14 @@ class Context:
     def cancelled(self) -> Cancellation:
         """An event, `.is_set()` and `.wait(seconds)`, that asks the body to stop; `.reason` says why."""
         return self._held.cancellation
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the attempt lasts, by this process's clock, if no further heartbeat gets through: until the lease
+        lapses, or the attempt's time is over. What must end before that is bounded by it."""
+        held = self._held
+        ends_at = held.lapses_at if held.times_out_at is None else min(held.lapses_at, held.times_out_at)
+        return max(ends_at - time.monotonic(), 0.0)
 
     def raise_if_cancelled(self) -> None:
         """Raises Cancelled where the body is asked to stop."""

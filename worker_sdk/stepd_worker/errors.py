@@ -79,6 +79,14 @@ class NotApplied(Exception):
         self.any_attempt = any_attempt
 
 
+class Applied(Exception):
+    """Raised by a body around another error, to say that what it does outside was done, though the body failed."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Cancelled(Exception):
     """Raised in a body by `ctx.raise_if_cancelled()`; `reason` is the same as `ctx.cancelled.reason`."""
 

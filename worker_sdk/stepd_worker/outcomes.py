@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from stepd_protocol.names import ReportedEffect, is_name
-from stepd_worker.errors import Cancelled, NotApplied, Retryable, StepFailed
+from stepd_worker.errors import Applied, Cancelled, NotApplied, Retryable, StepFailed
 from stepd_worker.held import Held
 from stepd_worker.values import Unencodable, described, encode, text_of
 
@@ -65,6 +65,8 @@ def raised(error: BaseException, held: Held) -> Outcome:
     if isinstance(error, NotApplied):
         effect = "absent" if error.any_attempt else "none"
         error = error.error
+    elif isinstance(error, Applied):
+        effect, error = "applied", error.error
     if isinstance(error, Retryable):
         return Failed("retryable", _message(error), effect, _details(error, held), _wait(error, held))
     if isinstance(error, StepFailed):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -22,6 +23,7 @@ READ_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 # Below the daemon's 75 s, so that it is never the daemon that closes a connection just as a call is sent on it.
 KEEP_ALIVE_SECONDS: Final = 60.0
+TRUST_IT: Final = "if it is meant to be, name its issuer's file in SSL_CERT_FILE"
 
 
 class NoAnswer(Exception):
@@ -133,8 +135,13 @@ class Transport:
         return URL(self.endpoint.url + path, encoded=True)
 
     def _explain(self, fault: Exception) -> str:
+        if isinstance(fault, aiohttp.ClientConnectorCertificateError):
+            why = getattr(fault.certificate_error, "verify_message", "") or fault.certificate_error
+            return f"The certificate of {self.endpoint.url} is not trusted: {why} ({TRUST_IT})"
         if isinstance(fault, aiohttp.ClientConnectorError):
             error = fault.os_error
+            if isinstance(error, ssl.SSLError):
+                return f"No TLS with {self.endpoint.url}: {error.reason or error} (does the daemon speak TLS there?)"
             # A name that leads nowhere has numbers of its own.
             why = error.strerror if isinstance(error, socket.gaierror) else error.errno and os.strerror(error.errno)
             return f"Nothing answers at {self.endpoint.url}: {why or error}"

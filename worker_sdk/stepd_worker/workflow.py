@@ -3,68 +3,32 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import msgspec
+from msgspec import UNSET
 
-from stepd_protocol.definitions import Definition, Retry, Step
+from stepd_protocol.definitions import Decision, Definition, Rule, Step
 from stepd_protocol.leases import Serves
-from stepd_protocol.names import Delivery, Effect, HitPolicy, ManualResult, OnFailure, OnRestart, OnTimeout, is_name
-from stepd_worker.values import InputType, input_type, schema_of
+from stepd_protocol.names import Effect, HitPolicy, OnTimeout, is_name
+from stepd_protocol.problems import FieldFault
+from stepd_worker.checks import declared_faults, definition_faults
+from stepd_worker.options import (
+    ChildOptions,
+    StepOptions,
+    StepRef,
+    TaskOptions,
+    Template,
+    WaitOptions,
+    WorkflowOptions,
+    cel,
+    wire_fields,
+)
+from stepd_worker.values import InputType, input_type
+
+__all__ = ["Body", "Decision", "Workflow", "cel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_SCHEMAS: Final = frozenset({"input_schema", "output_schema", "payload_schema", "state_schema"})
-
-
-class StepOptions(TypedDict, total=False):
-    """What a step of any kind may say; what is left out is the daemon's default."""
-
-    needs: str | Sequence[str]
-    """The steps that come first; left out, the one before."""
-    when: str
-    """A CEL condition; false skips the step."""
-    output_schema: Any
-    """A JSON Schema, or a type that has one."""
-    catch: Sequence[Mapping[str, Any]]
-    """`[{"class": "card_declined", "value": template}]`: that failure becomes this output."""
-    manual_result: ManualResult
-
-
-class TaskOptions(StepOptions, total=False):
-    """What a task may say besides."""
-
-    input: Any
-    """A template; left out, the execution's input, or the item under `foreach`."""
-    input_schema: Any
-    delivery: Delivery
-    retry: Retry
-    lease_seconds: float
-    reclaim_seconds: float
-    timeout_seconds: float | None
-    """Of one attempt, from its claim; None for no bound."""
-    queue_timeout_seconds: float
-    priority: int
-    foreach: str
-    max_parallel: int
-    repeat: Mapping[str, Any]
-    compensate: str
-
-
-class WorkflowOptions(TypedDict, total=False):
-    """What a definition may say besides its steps; what is left out is the daemon's default."""
-
-    description: str
-    input_schema: Any
-    state_schema: Any
-    outcome: Mapping[str, Any]
-    updates: Sequence[Mapping[str, Any]]
-    output: Any
-    timeout_seconds: float
-    on_restart: OnRestart
-    on_failure: OnFailure
-    exclusive: bool
-    retention_seconds: float
 
 
 @dataclass(frozen=True)
@@ -81,16 +45,14 @@ class Body:
     """It says itself when its effect begins, by `ctx.begin_effect()`."""
 
 
-def cel(expression: str) -> dict[str, str]:
-    """A template that stands for the value of a CEL expression: `cel("steps.fetch.output.rows")`."""
-    return {"$cel": expression}
-
-
 class Workflow:
     """One version of a workflow: its steps in order, and the bodies that this process holds.
 
-    `version` left out is made from the definition by the daemon, so that changed code needs no bookkeeping. Faults that
-    can be seen here raise ValueError or TypeError where the step is declared; the rest is the daemon's to refuse.
+    `version` left out is made from the definition by the daemon, so that changed code needs no bookkeeping. What the
+    daemon would refuse raises ValueError or TypeError here: in a step, where the step is declared; in the whole, where
+    `definition()` is asked for, as `Worker.register` does. What only expressions and JSON Schemas know is the daemon's.
+
+    What declares a step returns its id, for the `needs` of others; a decorated function stands for its step too.
     """
 
     def __init__(self, name: str, version: str | None = None, **options: Unpack[WorkflowOptions]) -> None:
@@ -99,8 +61,27 @@ class Workflow:
         self.name = name
         self.version = version
         self.bodies: dict[str, Body] = {}
-        self._options = dict(options)
         self._steps: list[Step] = []
+        try:
+            self._fields = wire_fields(options, self._id_of)
+        except (TypeError, ValueError) as fault:
+            raise type(fault)(f"The workflow {name!r} is not valid: {fault}") from None
+
+    @classmethod
+    def from_definition(cls, name: str, definition: Mapping[str, Any]) -> Self:
+        """A workflow from its definition, as `definition()` returns it and `show` prints it; it has no bodies yet.
+
+        Raises ValueError where the definition is not sound.
+        """
+        flow = cls(name)
+        built = _converted(f"The workflow {name!r}", definition, Definition)
+        _raise_for(f"The workflow {name!r}", definition_faults(built))
+        fields: dict[str, Any] = msgspec.to_builtins(built)
+        flow.version = fields.pop("version", None)
+        flow._steps, flow._fields = list(built.steps), {key: fields[key] for key in fields if key != "steps"}
+        return flow
+
+    # --- Steps
 
     def step(
         self, id: str | None = None, *, effect: Effect, begins_effect: bool = False, **options: Unpack[TaskOptions]
@@ -123,58 +104,63 @@ class Workflow:
 
         return declare
 
-    def task(self, id: str, *, effect: Effect, **options: Unpack[TaskOptions]) -> None:
-        """Declares a task whose body another worker holds."""
-        self._add({"id": id, "effect": effect, **options})
+    def body(self, id: str, *, begins_effect: bool = False) -> Callable[[F], F]:
+        """Gives the decorated function as its body to a task that is declared already. Raises ValueError for others."""
 
-    def wait(
+        def give(function: F) -> F:
+            step = next((one for one in self._steps if one.id == id), None)
+            if step is None or step.kind not in (UNSET, "task") or isinstance(step.effect, msgspec.UnsetType):
+                raise ValueError(f"The workflow {self.name!r} has no task {id!r} to give a body to")
+            self.bodies[id] = _make_body(id, function, step.effect, begins_effect)
+            return function
+
+        return give
+
+    def task(self, id: str, *, effect: Effect, **options: Unpack[TaskOptions]) -> str:
+        """Declares a task whose body another worker holds."""
+        return self._add({"id": id, "effect": effect, **options})
+
+    def wait(self, id: str, *, event: str, on_timeout: OnTimeout | None = None, **options: Unpack[WaitOptions]) -> str:
+        """Declares a wait for a signal of that name; its payload is the output.
+
+        `timeout_seconds` left out waits for ever; `on_timeout` is `fail` (left out) or `skip`.
+        """
+        return self._add({"id": id, "kind": "wait", "event": event, **_given(on_timeout=on_timeout), **options})
+
+    def sleep(
         self,
         id: str,
         *,
-        event: str,
-        payload_schema: Any = None,
-        timeout_seconds: float | None = None,
-        on_timeout: OnTimeout = "fail",
+        seconds: float | Template | None = None,
+        until: Template | None = None,
         **options: Unpack[StepOptions],
-    ) -> None:
-        """Declares a wait for a signal; its payload is the output."""
-        fields: dict[str, Any] = {"id": id, "kind": "wait", "event": event, "on_timeout": on_timeout, **options}
-        self._add(fields | _given(payload_schema=payload_schema, timeout_seconds=timeout_seconds))
-
-    def sleep(self, id: str, *, seconds: Any = None, until: Any = None, **options: Unpack[StepOptions]) -> None:
-        """Declares a sleep, for `seconds` or `until` a time; both are templates."""
-        if (seconds is None) == (until is None):
-            raise ValueError(f"The sleep {id!r} needs either seconds or until")
-        self._add({"id": id, "kind": "sleep", **_given(seconds=seconds, until=until), **options})
+    ) -> str:
+        """Declares a sleep, for `seconds` or `until` a time (RFC 3339); both are templates."""
+        return self._add({"id": id, "kind": "sleep", **_given(seconds=seconds, until=until), **options})
 
     def decision(
         self,
         id: str,
         *,
-        rules: Sequence[Mapping[str, Any]],
+        rules: Sequence[Rule | Mapping[str, Any]],
         hit_policy: HitPolicy = "first",
-        default: Any = msgspec.UNSET,
+        default: Template = UNSET,
         **options: Unpack[StepOptions],
-    ) -> None:
-        """Declares a decision, which the daemon takes: `rules=[{"when": CEL, "then": template}]`."""
-        fields = {"id": id, "kind": "decision", "rules": list(rules), "hit_policy": hit_policy, **options}
-        self._add(fields if default is msgspec.UNSET else fields | {"default": default})
+    ) -> str:
+        """Declares a decision, which the daemon takes: `rules=[Rule(when=CEL, then=template)]`.
 
-    def workflow(
-        self,
-        id: str,
-        *,
-        workflow: str,
-        version: str | None = None,
-        input: Any = msgspec.UNSET,
-        timeout_seconds: float | None = None,
-        repeat: Mapping[str, Any] | None = None,
-        **options: Unpack[StepOptions],
-    ) -> None:
-        """Declares a step that is an execution of another workflow."""
-        fields: dict[str, Any] = {"id": id, "kind": "workflow", "workflow": workflow, **options}
-        fields |= _given(version=version, timeout_seconds=timeout_seconds, repeat=repeat)
-        self._add(fields if input is msgspec.UNSET else fields | {"input": input})
+        `first` takes the first rule that matches, `unique` the only one, `any` one of several that agree, `collect` the
+        list of all; none matched is a failure where there is no `default`.
+        """
+        fields = {"id": id, "kind": "decision", "rules": rules, "hit_policy": hit_policy, **options}
+        return self._add(fields if default is UNSET else fields | {"default": default})
+
+    def workflow(self, id: str, *, workflow: "str | Workflow", **options: Unpack[ChildOptions]) -> str:
+        """Declares a step that is an execution of another workflow: its name, or the workflow itself."""
+        name = workflow.name if isinstance(workflow, Workflow) else workflow
+        return self._add({"id": id, "kind": "workflow", "workflow": name, **options})
+
+    # --- What came of it
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -182,32 +168,60 @@ class Workflow:
         return tuple(self._steps)
 
     def definition(self) -> dict[str, Any]:
-        """The definition as it is registered. Raises ValueError where it breaks the wire's own rules."""
-        fields = _with_schemas(self._options) | _given(version=self.version)
+        """The definition as it is registered. Raises ValueError, with every fault, where the daemon would refuse it."""
         steps = [msgspec.to_builtins(step) for step in self._steps]
-        try:
-            definition = msgspec.convert(fields | {"steps": steps}, Definition)
-        except msgspec.ValidationError as fault:
-            raise ValueError(f"The workflow {self.name!r} is not valid: {fault}") from None
+        fields = self._fields | _given(version=self.version) | {"steps": steps}
+        definition = _converted(f"The workflow {self.name!r}", fields, Definition)
+        _raise_for(f"The workflow {self.name!r}", definition_faults(definition))
         built: dict[str, Any] = msgspec.to_builtins(definition)
         return built
 
     def serves(self, version: str) -> Serves:
         """What a worker with these bodies can run of a registered version: all steps, or those that it has."""
-        tasks = {step.id for step in self._steps if step.kind in (msgspec.UNSET, "task")}
+        tasks = {step.id for step in self._steps if step.kind in (UNSET, "task")}
         some = sorted(self.bodies) if tasks - set(self.bodies) else None
         return Serves(workflow=self.name, version=version, steps=some)
 
-    def _add(self, fields: Mapping[str, Any]) -> None:
-        step_id = fields["id"]
+    def _add(self, options: Mapping[str, Any]) -> str:
+        step_id = cast("str", options["id"])
+        named = f"The step {step_id!r} of {self.name!r}"
         if any(step.id == step_id for step in self._steps):
             raise ValueError(f"The workflow {self.name!r} has two steps {step_id!r}: give one another id")
-        needs = fields.get("needs")
-        fields = _with_schemas(fields) | ({"needs": [needs]} if isinstance(needs, str) else {})
         try:
-            self._steps.append(msgspec.convert(msgspec.to_builtins(fields), Step))
-        except msgspec.ValidationError as fault:
-            raise ValueError(f"The step {step_id!r} of {self.name!r} is not valid: {fault}") from None
+            fields = wire_fields(options, self._id_of)
+        except (TypeError, ValueError) as fault:
+            raise type(fault)(f"{named} is not valid: {fault}") from None
+        step = _converted(named, fields, Step)
+        _raise_for(named, declared_faults([*self._steps, step]))
+        self._steps.append(step)
+        return step_id
+
+    def _id_of(self, step: StepRef) -> str:
+        if isinstance(step, str):
+            return step
+        found = [body.step for body in self.bodies.values() if body.function is step]
+        if len(found) != 1:
+            how_many = "no step" if not found else f"the steps {', '.join(found)}"
+            raise ValueError(f"{getattr(step, '__name__', step)!r} is the body of {how_many} here: write an id")
+        return found[0]
+
+
+W = TypeVar("W", Definition, Step)
+
+
+def _converted(named: str, fields: Any, type_: type[W]) -> W:
+    try:
+        return msgspec.convert(fields, type_)
+    except msgspec.ValidationError as fault:
+        raise ValueError(f"{named} is not valid: {fault}") from None
+
+
+def _raise_for(named: str, faults: Sequence[FieldFault]) -> None:
+    if len(faults) == 1:
+        raise ValueError(f"{named} is not valid: {faults[0].path or '/'}: {faults[0].message}")
+    if faults:
+        lines = "".join(f"\n  {fault.path or '/'}: {fault.message}" for fault in faults)
+        raise ValueError(f"{named} is not valid:{lines}")
 
 
 def _make_body(step_id: str, function: Callable[..., Any], effect: Effect, begins_effect: bool) -> Body:
@@ -229,10 +243,6 @@ def _make_body(step_id: str, function: Callable[..., Any], effect: Effect, begin
 
 def _is_positional(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-
-
-def _with_schemas(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: schema_of(value) if name in _SCHEMAS else value for name, value in fields.items()}
 
 
 def _given(**fields: Any) -> dict[str, Any]:
