@@ -1,4 +1,4 @@
-"""The parts of Markdown pages that are written from the code: without an argument writes them, `--check` compares.
+"""What is written from the code, parts of pages and whole files: without an argument writes it, `--check` compares.
 
 A page marks such a part, and whatever stands between the two marks is replaced:
 
@@ -15,7 +15,7 @@ from stepd import keys
 from stepd.cli import exits
 from stepd.engine import transitions
 from stepd.settings import SETTINGS, Setting
-from tools import api_pages
+from tools import api_pages, env_example
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -59,6 +59,10 @@ WRITERS: dict[str, Callable[[], str]] = {
 }
 
 
+FILES: dict[Path, Callable[[], str]] = {ROOT / "deploy" / ".env.example": env_example.text}
+"""Files that are written as a whole."""
+
+
 def _table(settings: Iterable[Setting]) -> str:
     head = ["| flag | variable | default | meaning |", "|---|---|---|---|"]
     return "\n".join([*head, *(f"| {' | '.join(_cells(setting))} |" for setting in settings)]) + "\n"
@@ -96,8 +100,10 @@ def pages() -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or with `--check` name those that are stale. Returns the exit code."""
-    stale = {page: new for page in pages() if (new := rewrite(old := page.read_text("utf-8"))) != old}
+    """Write all of it, or with `--check` name what is stale. Returns the exit code."""
+    written = {page: rewrite(page.read_text("utf-8")) for page in pages()}
+    written |= {file: write() for file, write in FILES.items()}
+    stale = {file: new for file, new in written.items() if not file.exists() or file.read_text("utf-8") != new}
     for page, text in stale.items():
         if "--check" in arguments:
             sys.stderr.write(f"{page.relative_to(ROOT)} is not what the code says; run: make docs\n")

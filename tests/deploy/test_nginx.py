@@ -1,0 +1,94 @@
+"""Daemons behind a real nginx, set up as `deploy/nginx` says: nothing is held back, cut off or kept from the daemon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepd.settings import Settings
+from tests.support import raw
+from tests.support.client import Http
+from tests.support.daemon import Daemon, running
+from tests.support.definitions import read
+from tests.support.flow import make_flow
+from tests.support.nginx import FILES, program, proxying
+from tests.support.stream import Stream
+from tests.support.wait import eventually
+
+pytestmark = pytest.mark.skipif(program() is None, reason="no nginx here, and no Debian that could bring it")
+
+CLAIM = "/v1/leases/claim"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running(tmp_path_factory.mktemp("behind") / "stepd.db") as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def proxy(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
+    with proxying(tmp_path_factory.mktemp("nginx"), "stepd.conf", [f"127.0.0.1:{daemon.port}"]) as http:
+        yield http
+
+
+def test_an_execution_runs_through_the_proxy(proxy: Http) -> None:
+    work = make_flow(proxy, read())
+    run = work.start()
+    work.claim_one().complete({"n": 1}).expect(200)
+    assert run.view()["status"] == "completed"
+
+
+def test_events_come_as_they_happen(proxy: Http) -> None:
+    work = make_flow(proxy, read())
+    run = work.start()
+    with Stream(proxy, f"/v1/executions/{run.id}/events") as stream:
+        types = (json.loads(message.data or "{}")["type"] for message in stream.messages())
+        assert next(types) == "execution.created"
+        work.claim_one().complete(None).expect(200)
+        assert list(types)[-1] == "execution.completed"
+
+
+def test_a_claim_is_answered_when_work_comes_and_freed_when_its_client_leaves(proxy: Http) -> None:
+    work = make_flow(proxy, read())
+    body = {"worker": "w", "claim_id": "c-1", "wait_seconds": 30, "serves": [{"workflow": work.name}]}
+    parked = raw.send(proxy, "POST", CLAIM, body)
+    eventually(lambda: _parked(proxy) == 1)
+    parked.leave()
+    eventually(lambda: _parked(proxy) == 0, what="the daemon noticed that the client behind the proxy is gone")
+    run = work.start()
+    assert work.claim_one().attempt == 1
+    assert run.view()["status"] == "running"
+
+
+def test_a_body_that_is_too_large_is_refused_by_the_daemon(proxy: Http) -> None:
+    limit = Settings().limits.request_bytes
+    problem = proxy.send("POST", "/v1/executions", raw=b'"' + b"x" * limit + b'"').expect_problem(
+        413, "payload_too_large"
+    )
+    assert str(f"{limit}") in str(problem).replace(",", "")
+    proxy.send("POST", "/v1/executions", raw=b'"' + b"x" * (limit - 2) + b'"').expect_problem(422, "invalid_request")
+
+
+def test_a_daemon_without_keys_serves_nobody_by_another_name(proxy: Http) -> None:
+    answer = proxy.get("/v1/service", headers={"Host": "stepd.example.com"})
+    answer.expect_problem(403, "forbidden")
+
+
+def test_waits_fit_into_the_time_outs() -> None:
+    rules = (FILES / "stepd-proxy.inc").read_text("utf-8")
+    assert "proxy_read_timeout 90s;" in rules
+    assert "proxy_buffering off;" in rules
+
+
+def test_the_site_of_compose_is_one_that_nginx_takes(daemon: Daemon, tmp_path: Path) -> None:
+    with proxying(tmp_path, "compose.conf", [f"127.0.0.1:{daemon.port}"]) as http:
+        assert http.get("/readyz").status == 200
+
+
+def _parked(http: Http) -> int:
+    lines = http.get("/metrics").text.splitlines()
+    return next(int(float(line.split()[1])) for line in lines if line.startswith("stepd_claims_parked "))
