@@ -12,7 +12,7 @@ from tests.support.daemon import STEPD, clean_environment, free_port
 from tests.support.postgres import Database, cluster, cluster_database, query
 
 ROLE = "daemon_of_migrate"
-REFUSED = 2
+REFUSED = 78
 
 
 @pytest.fixture(scope="module")
