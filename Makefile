@@ -12,6 +12,9 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 TOOLS := -r requirements-dev.txt
 OURS := --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 
+# Programs that are started by the hundred shall not compile their modules anew each time.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo serve test check bench fuzz openapi docs constraints clean

@@ -41,7 +41,7 @@ def test_a_client_gone_before_work_came_gets_none(
 
 def test_a_client_that_goes_as_work_comes_spends_nothing(http: Http, flow: MakeFlow) -> None:
     def round_(number: int) -> int:
-        mine = flow(read(**brief(0.3, 0)))
+        mine = flow(read(**brief(1, 0)))
         parked = park(http, mine)
         moment(0.1)
         starting = beside(mine.start)

@@ -9,6 +9,7 @@ from stepd.http.answering import Writer
 from stepd.http.asgi import ClientGone, Receive, Scope, Send
 from stepd.http.body import Bounds, check_body, discard_body, is_announced, may_have_body, read_body
 from stepd.http.call import Call
+from stepd.http.connections import has_client_left
 from stepd.http.departure import Departure
 from stepd.http.door import Door, lacks_scope
 from stepd.http.phase import Phase
@@ -133,7 +134,7 @@ class App:
                 await writer.stream(chunks, request.gone, self._phase.draining)
             case Reply():
                 await writer.reply_head(answer)
-                if answer.leases and request.gone.check():
+                if answer.leases and (request.gone.check() or has_client_left()):
                     await self._hooks.undelivered(answer.leases)
                 await writer.last(answer.body)
 

@@ -5,7 +5,9 @@ connection is idle, and it writes the head and the body of an answer apart: a qu
 """
 
 import asyncio
+import select
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 from hypercorn import protocol
@@ -19,6 +21,10 @@ from hypercorn.protocol.h11 import H11Protocol
 JOINED_BYTES_MAX: Final = 65_536
 """A larger body is not copied behind its head."""
 
+# Not every system has it; there only what the server has read tells.
+_CLOSED: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+_served: ContextVar["Connection"] = ContextVar("_served")
+
 
 class Connection(TCPServer):
     """One connection, over as soon as its client has closed it and its last call has ended.
@@ -28,6 +34,19 @@ class Connection(TCPServer):
 
     _idle_since: float | None = None
     """By the loop's clock; None while a call is under way."""
+
+    async def run(self) -> None:
+        _served.set(self)
+        await super().run()
+
+    def is_closed_by_client(self) -> bool:
+        """Whether the kernel knows that the client has closed it, although the loop may not have come to read that."""
+        descriptor = self.writer.get_extra_info("socket").fileno()
+        if descriptor < 0:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, _CLOSED)
+        return any(event & _CLOSED for _, event in poll.poll(0))
 
     async def protocol_send(self, event: Event) -> None:
         if not isinstance(event, Updated):
@@ -87,6 +106,12 @@ class OneWrite(H11Protocol):
         elif self._held or event.data:
             whole, self._held = self._held + event.data, b""
             await self._write(RawData(whole))
+
+
+def has_client_left() -> bool:
+    """Whether the client of the call that the running task serves has closed its connection; False where none does."""
+    connection = _served.get(None)
+    return connection is not None and connection.is_closed_by_client()
 
 
 def use_our_connections() -> None:
