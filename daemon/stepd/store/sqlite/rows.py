@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import astuple
@@ -10,23 +10,14 @@ from msgspec.structs import astuple
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal, Step
 from stepd.store.base import VersionRow
 from stepd.store.records import KeyRow, WorkerRow
-
-Row = TypeVar("Row", bound=msgspec.Struct)
-
-COLUMN_OF: Final = {"index": "idx"}
-"""Fields whose names are words of SQL."""
+from stepd.store.tables import Columns, Row
 
 
-class Table(Generic[Row]):
+class Table(Columns[Row]):
     """One table: its columns are the fields of its row type, in their order; without a key it takes inserts only."""
 
     def __init__(self, name: str, row: type[Row], key: tuple[str, ...] = ()) -> None:
-        self.name = name
-        self.row = row
-        self.fields = row.__struct_fields__
-        self.columns = tuple(COLUMN_OF.get(field, field) for field in self.fields)
-        self.listed = ", ".join(self.columns)
-        self.select = f"select {self.listed} from {name}"
+        super().__init__(name, row)
         self.insert = f"insert into {name} ({self.listed}) values ({', '.join('?' * len(self.columns))})"
         self.upsert = self.insert + self._on_conflict(key)
         self._key = " and ".join(f"{column} = ?" for column in key)
@@ -55,10 +46,6 @@ class Table(Generic[Row]):
             settings = ", ".join(f"{self.columns[at]} = ?" for at in changed)
             statement = self._updates[changed] = f"update {self.name} set {settings} where {self._key}"
         return statement, [new[at] for at in (*changed, *self._key_at)]
-
-    def of(self, alias: str) -> str:
-        """The columns under an alias of the table, for a select with a join."""
-        return ", ".join(f"{alias}.{column}" for column in self.columns)
 
     def _on_conflict(self, key: tuple[str, ...]) -> str:
         settings = ", ".join(f"{column} = excluded.{column}" for column in self.columns if column not in key)

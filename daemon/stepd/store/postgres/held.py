@@ -1,0 +1,89 @@
+"""The rows that a transaction holds: as they stand for it, whether they are written yet or not.
+
+A row here is never changed: who wants to change one makes a copy.
+"""
+
+from __future__ import annotations
+
+from stepd.engine.model import Attempt, Execution, Idempotency, Step
+from stepd.engine.work import Changes, Loaded, Need, StepKey
+
+
+class Held:
+    """Rows by their keys; None where it is known that there is none."""
+
+    def __init__(self) -> None:
+        self.executions: dict[str, Execution | None] = {}
+        self.steps: dict[str, dict[StepKey, Step | None]] = {}
+        self.whole: set[str] = set()
+        """Executions all of whose step rows are here."""
+        self.unsettled: dict[str, list[StepKey]] = {}
+        """By execution, as long as nothing of it has been changed since the look."""
+        self.attempts: dict[str, Attempt | None] = {}
+        self.payloads: dict[tuple[str, str], bytes | None] = {}
+        self.claims: dict[tuple[str, str], list[str] | None] = {}
+        self.calls: dict[tuple[str, str, str], Idempotency | None] = {}
+
+    def keep_step(self, row: Step) -> None:
+        """Keeps a row as it was read, unless the transaction knows better."""
+        self.steps.setdefault(row.execution_id, {}).setdefault((row.ordinal, row.index), row)
+
+    def step(self, execution_id: str, key: StepKey) -> Step | None:
+        """A step's row; None also where it is not here."""
+        return self.steps.get(execution_id, {}).get(key)
+
+    def missing(self, execution_id: str, need: Need) -> bool:
+        """Whether what a decision needs is to be read first."""
+        match need.kind:
+            case "step":
+                known = self.steps.get(execution_id, {})
+                return (need.ordinal, need.item) not in known and execution_id not in self.whole
+            case "attempt":
+                return need.name not in self.attempts
+            case "payload":
+                return (execution_id, need.name) not in self.payloads
+            case "unsettled":
+                return execution_id not in self.unsettled
+            case "rows":
+                return execution_id not in self.whole
+
+    def give(self, loaded: Loaded, need: Need) -> None:
+        """Adds to ``loaded`` what a decision needs; all of it is here."""
+        id_ = loaded.execution.id
+        match need.kind:
+            case "step":
+                key = (need.ordinal, need.item)
+                loaded.steps[key] = self.step(id_, key)
+            case "attempt":
+                found = self.attempts[need.name]
+                loaded.attempts[need.name] = found if found is not None and found.execution_id == id_ else None
+            case "payload":
+                loaded.payloads[need.name] = self.payloads[(id_, need.name)]
+            case "unsettled":
+                loaded.unsettled = self.unsettled[id_]
+                for key in loaded.unsettled:
+                    row = loaded.steps[key] = self.step(id_, key)
+                    if row is not None and row.lease_id is not None:
+                        loaded.attempts[row.lease_id] = self.attempts[row.lease_id]
+            case "rows":
+                found_rows = {key: row for key, row in self.steps.get(id_, {}).items() if row is not None}
+                loaded.steps.update(found_rows)
+                loaded.rows = sorted(found_rows)
+
+    def apply(self, changes: Changes) -> None:
+        """Takes over what a decision changed."""
+        id_ = changes.execution.id
+        self.executions[id_] = changes.execution
+        if changes.created:
+            self.whole.add(id_)
+        self.steps.setdefault(id_, {}).update(changes.steps)
+        self.attempts.update(changes.attempts)
+        for name, body in changes.payloads.items():
+            self.payloads[(id_, name)] = body
+        self.unsettled.pop(id_, None)
+
+    def forget_steps(self, execution_id: str) -> None:
+        """The step rows of this execution were changed past what is held: they are to be read again."""
+        self.steps.pop(execution_id, None)
+        self.whole.discard(execution_id)
+        self.unsettled.pop(execution_id, None)

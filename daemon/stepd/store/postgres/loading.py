@@ -1,0 +1,151 @@
+"""Reads rows into what a transaction holds, for many executions with one statement a kind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from stepd.engine.work import Need
+from stepd.store.postgres.connections import Session
+from stepd.store.postgres.held import Held
+from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, STEPS, unnested
+
+MS: Final = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
+"""The server's clock as it stands, not as it stood when the transaction began."""
+NOW: Final = f"select {MS}"
+
+LOCK: Final = (
+    f"{EXECUTIONS.select} where id = any(array("
+    "select unnest($1::text[]) union select execution_id from attempts where id = any($2::text[]))) "
+    "order by id for update"
+)
+"""Executions by their ids or by those of attempts, always locked in one order."""
+ATTEMPTS_AND_NOW: Final = (
+    f"select {MS}, {ATTEMPTS.of('a')} from (values (1)) as one left join attempts a on a.id = any($1::text[])"
+)
+SOME_ATTEMPTS: Final = f"{ATTEMPTS.select} where id = any($1::text[])"
+SOME_STEPS: Final = (
+    f"select {STEPS.of('s')} from {unnested('text[]', 'bigint[]', 'bigint[]')} as w (execution_id, ordinal, idx) "
+    "join steps s on s.execution_id = w.execution_id and s.ordinal = w.ordinal and s.idx = w.idx"
+)
+ALL_STEPS: Final = f"{STEPS.select} where execution_id = any($1::text[])"
+UNSETTLED: Final = (
+    f"{STEPS.select} where execution_id = any($1::text[]) and (lease_id is not null "
+    "or (status in ('queued', 'retry_wait', 'waiting') and effect <> 'none')) order by ordinal, idx"
+)
+PAYLOADS: Final = (
+    f"select p.execution_id, p.name, p.body from {unnested('text[]', 'text[]')} as w (execution_id, name) "
+    "join payloads p on p.execution_id = w.execution_id and p.name = w.name"
+)
+CLAIMS: Final = (
+    f"select c.principal, c.claim_id, c.leases from {unnested('text[]', 'text[]')} as w (principal, claim_id) "
+    "join claims c on c.principal = w.principal and c.claim_id = w.claim_id"
+)
+CALLS: Final = (
+    f"select {IDEMPOTENCY.of('i')} from {unnested('text[]', 'text[]', 'text[]')} as w (principal, target, key) "
+    "join idempotency i on i.principal = w.principal and i.target = w.target and i.key = w.key"
+)
+
+
+async def lock(
+    session: Session, held: Held, execution_ids: Sequence[str], attempt_ids: Sequence[str], clock: bool
+) -> int | None:
+    """Locks the executions, and reads the attempts; the server's time once all are locked, if ``clock``."""
+    for values in await session.fetch(LOCK, execution_ids, attempt_ids):
+        row = EXECUTIONS.read(values)
+        held.executions.setdefault(row.id, row)
+    for id_ in execution_ids:
+        held.executions.setdefault(id_, None)
+    if not attempt_ids:
+        now: int | None = await session.fetchval(NOW) if clock else None
+        return now
+    now = None
+    for now, *values in await session.fetch(ATTEMPTS_AND_NOW, attempt_ids):
+        if values[0] is not None:
+            attempt = ATTEMPTS.read(values)
+            held.attempts.setdefault(attempt.id, attempt)
+    for id_ in attempt_ids:
+        held.attempts.setdefault(id_, None)
+    return now if clock else None
+
+
+async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) -> None:
+    """Reads what is needed of which executions, as far as it is missing; these must be locked."""
+    missing: dict[str, list[tuple[str, Need]]] = defaultdict(list)
+    for id_, need in needs:
+        if held.missing(id_, need):
+            missing[need.kind].append((id_, need))
+    if whole := missing["rows"]:
+        await _read_all_steps(session, held, [id_ for id_, _ in whole])
+    if steps := [(id_, need) for id_, need in missing["step"] if held.missing(id_, need)]:
+        await _read_steps(session, held, steps)
+    if unsettled := missing["unsettled"]:
+        await _read_unsettled(session, held, [id_ for id_, _ in unsettled])
+    if attempts := missing["attempt"]:
+        await _read_attempts(session, held, [need.name for _, need in attempts])
+    if payloads := missing["payload"]:
+        await _read_payloads(session, held, [(id_, need.name) for id_, need in payloads])
+
+
+async def read_claims(session: Session, held: Held, keys: Sequence[tuple[str, str]]) -> None:
+    """Reads which leases these claims, by principal and id, were dealt."""
+    held.claims.update(dict.fromkeys(keys))
+    for principal, claim_id, leases in await session.fetch(CLAIMS, *_columns(keys)):
+        held.claims[(principal, claim_id)] = msgspec.json.decode(leases, type=list[str])
+
+
+async def read_calls(session: Session, held: Held, keys: Sequence[tuple[str, str, str]]) -> None:
+    """Reads what was first answered to calls with these keys."""
+    held.calls.update(dict.fromkeys(keys))
+    for values in await session.fetch(CALLS, *_columns(keys)):
+        row = IDEMPOTENCY.read(values)
+        held.calls[(row.principal, row.target, row.key)] = row
+
+
+async def _read_all_steps(session: Session, held: Held, ids: list[str]) -> None:
+    for values in await session.fetch(ALL_STEPS, ids):
+        held.keep_step(STEPS.read(values))
+    held.whole.update(ids)
+
+
+async def _read_steps(session: Session, held: Held, steps: list[tuple[str, Need]]) -> None:
+    keys = [(id_, need.ordinal, need.item) for id_, need in steps]
+    for values in await session.fetch(SOME_STEPS, *_columns(keys)):
+        held.keep_step(STEPS.read(values))
+    for id_, ordinal, item in keys:
+        held.steps.setdefault(id_, {}).setdefault((ordinal, item), None)
+
+
+async def _read_unsettled(session: Session, held: Held, ids: list[str]) -> None:
+    held.unsettled.update({id_: [] for id_ in ids})
+    attempts = []
+    for values in await session.fetch(UNSETTLED, ids):
+        row = STEPS.read(values)
+        held.keep_step(row)
+        held.unsettled[row.execution_id].append((row.ordinal, row.index))
+        if row.lease_id is not None and row.lease_id not in held.attempts:
+            attempts.append(row.lease_id)
+    if attempts:
+        await _read_attempts(session, held, attempts)
+
+
+async def _read_attempts(session: Session, held: Held, ids: list[str]) -> None:
+    for values in await session.fetch(SOME_ATTEMPTS, ids):
+        attempt = ATTEMPTS.read(values)
+        held.attempts.setdefault(attempt.id, attempt)
+    for id_ in ids:
+        held.attempts.setdefault(id_, None)
+
+
+async def _read_payloads(session: Session, held: Held, keys: list[tuple[str, str]]) -> None:
+    for id_, name, body in await session.fetch(PAYLOADS, *_columns(keys)):
+        held.payloads.setdefault((id_, name), body)
+    for key in keys:
+        held.payloads.setdefault(key, None)
+
+
+def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)]

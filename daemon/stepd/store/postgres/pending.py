@@ -1,0 +1,109 @@
+"""What a transaction has decided and not written yet: gathered, and written with a fixed number of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import astuple
+
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.engine.work import Changes
+from stepd.store.postgres.connections import Session
+from stepd.store.postgres.tables import (
+    ATTEMPTS,
+    AUDIT,
+    EVENTS,
+    EXECUTIONS,
+    IDEMPOTENCY,
+    INSERT_CLAIMS,
+    INSERT_LABELS,
+    STEPS,
+    UPSERT_PAYLOADS,
+    UPSERT_SPANS,
+)
+
+NO_LABELS: Final = 2
+"""Length of ``{}``."""
+
+
+class Pending:
+    """Rows to be written, each as it stands at last."""
+
+    def __init__(self) -> None:
+        self._created: dict[str, Execution] = {}
+        self._executions: dict[str, Execution] = {}
+        self._steps: dict[tuple[str, int, int], Step] = {}
+        self._attempts: dict[str, Attempt] = {}
+        self._payloads: dict[tuple[str, str], bytes] = {}
+        self._events: list[tuple[Any, ...]] = []
+        self._spans: dict[tuple[str, str, str], bytes] = {}
+        self._audit: list[Audit] = []
+        self._calls: list[Idempotency] = []
+        self._claims: list[tuple[str, str, str, int]] = []
+
+    def add(self, changes: Changes) -> None:
+        """Adds what a decision changed, but for its bulk changes."""
+        execution = changes.execution
+        id_ = execution.id
+        if changes.created or id_ in self._created:
+            self._created[id_] = execution
+        else:
+            self._executions[id_] = execution
+        for (ordinal, index), row in changes.steps.items():
+            self._steps[(id_, ordinal, index)] = row
+        self._attempts.update(changes.attempts)
+        for name, body in changes.payloads.items():
+            self._payloads[(id_, name)] = body
+        self._events += [(id_, *astuple(event)) for event in changes.events]
+        for span in changes.spans:
+            self._spans[(id_, span.attempt_id, span.span_id)] = span.body
+        self._audit += changes.audit
+
+    def add_call(self, row: Idempotency) -> None:
+        """Adds the first answer to a call with a key."""
+        self._calls.append(row)
+
+    def add_claim(self, principal: str, claim_id: str, leases: list[str], now: int) -> None:
+        """Adds the leases that a claim was dealt."""
+        self._claims.append((principal, claim_id, msgspec.json.encode(leases).decode(), now))
+
+    def concerns(self, execution_id: str) -> bool:
+        """Whether anything is to be written of this execution."""
+        return execution_id in self._executions or execution_id in self._created
+
+    async def write(self, session: Session) -> None:
+        """Writes it all, rows of one table in the order of their keys: so two daemons never wait for each other."""
+        claims = sorted(self._claims)
+        calls = sorted(self._calls, key=lambda row: (row.principal, row.target, row.key))
+        created = [self._created[id_] for id_ in sorted(self._created)]
+        labels = [label for row in created for label in _labels(row)]
+        statements: tuple[tuple[str, list[list[Any]]], ...] = (
+            (INSERT_CLAIMS, _transposed(claims)),
+            (IDEMPOTENCY.insert, IDEMPOTENCY.lists(calls)),
+            (EXECUTIONS.insert, EXECUTIONS.lists(created)),
+            (INSERT_LABELS, _transposed(labels)),
+            (EXECUTIONS.update, EXECUTIONS.lists(self._executions.values())),
+            (STEPS.upsert, STEPS.lists(self._steps.values())),
+            (ATTEMPTS.upsert, ATTEMPTS.lists(self._attempts.values())),
+            (UPSERT_PAYLOADS, _transposed([(*key, body) for key, body in self._payloads.items()])),
+            (EVENTS.insert, _transposed(self._events)),
+            (UPSERT_SPANS, _transposed([(*key, body) for key, body in self._spans.items()])),
+            (AUDIT.insert, AUDIT.lists(self._audit)),
+        )
+        for statement, lists in statements:
+            if lists:
+                await session.execute(statement, *lists)
+
+
+def _labels(row: Execution) -> list[tuple[str, str, int, str]]:
+    if len(row.labels) <= NO_LABELS:
+        return []
+    labels = msgspec.json.decode(row.labels, type=dict[str, str])
+    return [(key, value, row.created_at, row.id) for key, value in labels.items()]
+
+
+def _transposed(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Rows as one list a column; nothing where there are none."""
+    return [list(column) for column in zip(*rows, strict=True)]
