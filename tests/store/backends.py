@@ -15,8 +15,10 @@ from typing import Any, Final, Protocol
 from stepd.clock import Clock
 from stepd.engine.work import Settings
 from stepd.store.base import Store
+from stepd.store.postgres import PostgresStore
 from stepd.store.sqlite import SqliteStore
 from stepd_migrations.run import upgrade_sqlite
+from tests.support import postgres
 
 
 class Backend(Protocol):
@@ -33,6 +35,9 @@ class Backend(Protocol):
 
     def allow_inserts(self, table: str) -> None:
         """Takes that back."""
+
+    def close(self) -> None:
+        """Removes the place."""
 
 
 class SqliteBackend:
@@ -61,6 +66,43 @@ class SqliteBackend:
     def allow_inserts(self, table: str) -> None:
         self.query(f"drop trigger refuse_{table}")
 
+    def close(self) -> None:
+        pass
+
+
+class PostgresBackend:
+    """A database of its own on the tests' server, with the schema in it."""
+
+    def __init__(self, _directory: Path) -> None:
+        self.database = postgres.make_database()
+
+    def make(self, settings: Settings, clock: Clock) -> PostgresStore:
+        return PostgresStore(self.database.url, settings, clock)
+
+    def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self.database.query(numbered(statement), *parameters)
+
+    def refuse_inserts(self, table: str, condition: str) -> None:
+        self.query(
+            f"create function refuse_{table}() returns trigger language plpgsql as $$ begin "
+            f"if {condition} then raise exception 'refused by the test'; end if; return new; end $$"
+        )
+        self.query(
+            f"create trigger refuse_{table} before insert on {table} for each row execute function refuse_{table}()"
+        )
+
+    def allow_inserts(self, table: str) -> None:
+        self.query(f"drop function refuse_{table}() cascade")
+
+    def close(self) -> None:
+        self.database.drop()
+
+
+def numbered(statement: str) -> str:
+    """The statement with ``$1``, ``$2``, … in the place of each ``?``."""
+    first, *others = statement.split("?")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
+
 
 @cache
 def _empty_database() -> bytes:
@@ -70,4 +112,4 @@ def _empty_database() -> bytes:
         return file.read_bytes()
 
 
-BACKENDS: Final[dict[str, Callable[[Path], Backend]]] = {"sqlite": SqliteBackend}
+BACKENDS: Final[dict[str, Callable[[Path], Backend]]] = {"sqlite": SqliteBackend, "postgres": PostgresBackend}

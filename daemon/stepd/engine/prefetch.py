@@ -34,6 +34,15 @@ def needs_of_call(definition: Compiled, execution: Execution, command: c.Command
             return []
 
 
+def needs_of_next(definition: Compiled, execution: Execution, ordinal: int) -> list[Need]:
+    """What leasing the steps behind this one shows, besides what its success brings."""
+    names = dict.fromkeys(("state", "input")) if definition.steps[ordinal].successors else {}
+    for successor in definition.steps[ordinal].successors:
+        ancestors = definition.steps[successor].ancestors[:8]
+        names |= {output_name(one, NO_INDEX): None for one in ancestors if execution.graph[one] in "sC"}
+    return [Need("payload", name) for name in names]
+
+
 def _after(definition: Compiled, execution: Execution, ordinal: int) -> list[Need]:
     """What is read when this step has succeeded: by those that become ready, or by the finish."""
     others_open = (execution.graph[:ordinal] + execution.graph[ordinal + 1 :]).strip(GRAPH_DONE)

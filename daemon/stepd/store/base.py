@@ -210,18 +210,25 @@ class Tell(msgspec.Struct):
     """Keys were added or revoked."""
     errands: bool = False
     """Something is to be carried between an execution and its parent or its children."""
+    everything: bool = False
+    """Whatever was told of other daemons' commits may be incomplete: who waits looks for himself."""
 
 
 class Store(Protocol):
     """Where executions live. Every method may raise StoreUnavailable; none leaves anything half-done."""
 
     settings: Settings
+    alone: bool
+    """Set by ``open``: no other daemon serves from this store. None can start before ``admit_others``."""
 
     async def open(self) -> None:
-        """Opens it, brings its schema up where that is this store's way, takes the exclusive hold of a lone daemon.
+        """Opens it, brings its schema up where that is this store's way, and finds out whether this daemon is alone.
 
         Raises StoreRefused.
         """
+
+    async def admit_others(self) -> None:
+        """Lets other daemons start, as far as this store is for more than one; called before anything is served."""
 
     async def close(self) -> None:
         """Waits for the batch in hand, closes everything, lets the hold go."""

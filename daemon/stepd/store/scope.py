@@ -11,7 +11,8 @@ def in_scope(scope: Scope, prefix: str = "") -> tuple[list[str], list[object]]:
     conditions: list[str] = []
     parameters: list[object] = []
     if scope.tenants is not None:
-        conditions.append(f"{prefix}tenant in ({', '.join('?' * len(scope.tenants))})")
+        places = ", ".join("?" * len(scope.tenants))
+        conditions.append(f"{prefix}tenant in ({places})" if scope.tenants else "1 = 0")
         parameters += scope.tenants
     if scope.started_by is not None:
         conditions.append(f"{prefix}principal = ?")

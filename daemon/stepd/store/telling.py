@@ -9,17 +9,18 @@ from stepd.store.base import Tell
 class News:
     """What one unit of work has to tell, should it be committed."""
 
-    __slots__ = ("executions", "keys", "ready", "timer")
+    __slots__ = ("errands", "executions", "keys", "ready", "timer")
 
     def __init__(self) -> None:
         self.ready = False
         self.executions: dict[str, tuple[int, str]] = {}
         self.timer: int | None = None
-        self.keys = False
+        self.keys = self.errands = False
 
     def written(self, changes: Changes) -> None:
         """Hears of changes once they are written."""
         self.ready = self.ready or changes.ready
+        self.errands = self.errands or changes.errands
         if changes.events:
             self.executions[changes.execution.id] = (changes.execution.seq, changes.execution.status)
         self.wake_at(changes.timer())
@@ -33,6 +34,7 @@ class News:
         """Adds what this unit has to tell to what its whole batch has."""
         told.ready = told.ready or self.ready
         told.keys = told.keys or self.keys
+        told.errands = told.errands or self.errands
         told.executions.update(self.executions)
         if self.timer is not None and (told.timer is None or self.timer < told.timer):
             told.timer = self.timer

@@ -5,7 +5,9 @@ A row here is never changed: who wants to change one makes a copy.
 
 from __future__ import annotations
 
-from stepd.engine.model import Attempt, Execution, Idempotency, Step
+from typing import assert_never
+
+from stepd.engine.model import Attempt, Execution, Idempotency, Signal, Step
 from stepd.engine.work import Changes, Loaded, Need, StepKey
 
 
@@ -21,6 +23,9 @@ class Held:
         """By execution, as long as nothing of it has been changed since the look."""
         self.attempts: dict[str, Attempt | None] = {}
         self.payloads: dict[tuple[str, str], bytes | None] = {}
+        self.kept: dict[str, dict[Need, Signal | None]] = {}
+        self.sources: dict[str, dict[str, bool]] = {}
+        """Both by execution, as long as nothing of it has been changed since the look."""
         self.claims: dict[tuple[str, str], list[str] | None] = {}
         self.calls: dict[tuple[str, str, str], Idempotency | None] = {}
 
@@ -46,6 +51,12 @@ class Held:
                 return execution_id not in self.unsettled
             case "rows":
                 return execution_id not in self.whole
+            case "kept":
+                return need not in self.kept.get(execution_id, {})
+            case "source":
+                return need.name not in self.sources.get(execution_id, {})
+            case _:
+                assert_never(need.kind)
 
     def give(self, loaded: Loaded, need: Need) -> None:
         """Adds to ``loaded`` what a decision needs; all of it is here."""
@@ -69,6 +80,12 @@ class Held:
                 found_rows = {key: row for key, row in self.steps.get(id_, {}).items() if row is not None}
                 loaded.steps.update(found_rows)
                 loaded.rows = sorted(found_rows)
+            case "kept":
+                loaded.kept[(need.name, need.ordinal, need.item)] = self.kept[id_][need]
+            case "source":
+                loaded.sources[need.name] = self.sources[id_][need.name]
+            case _:
+                assert_never(need.kind)
 
     def apply(self, changes: Changes) -> None:
         """Takes over what a decision changed."""
@@ -80,7 +97,8 @@ class Held:
         self.attempts.update(changes.attempts)
         for name, body in changes.payloads.items():
             self.payloads[(id_, name)] = body
-        self.unsettled.pop(id_, None)
+        for looked_at in (self.unsettled, self.kept, self.sources):
+            looked_at.pop(id_, None)
 
     def forget_steps(self, execution_id: str) -> None:
         """The step rows of this execution were changed past what is held: they are to be read again."""

@@ -11,7 +11,7 @@ import msgspec
 from stepd.engine.work import Need
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
-from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, STEPS, unnested
+from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, SIGNALS, STEPS, unnested
 
 MS: Final = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The server's clock as it stands, not as it stood when the transaction began."""
@@ -40,6 +40,11 @@ PAYLOADS: Final = (
     f"select p.execution_id, p.name, p.body from {unnested('text[]', 'text[]')} as w (execution_id, name) "
     "join payloads p on p.execution_id = w.execution_id and p.name = w.name"
 )
+KEPT: Final = (
+    f"{SIGNALS.select} where execution_id = $1 and name = $2 and number > $3 and taken_by is null "
+    "and position($4 in fits) > 0 order by number limit 1"
+)
+SOURCE: Final = "select true from signals where source = $1 and execution_id = $2"
 CLAIMS: Final = (
     f"select c.principal, c.claim_id, c.leases from {unnested('text[]', 'text[]')} as w (principal, claim_id) "
     "join claims c on c.principal = w.principal and c.claim_id = w.claim_id"
@@ -62,14 +67,14 @@ async def lock(
     if not attempt_ids:
         now: int | None = await session.fetchval(NOW) if clock else None
         return now
-    now = None
-    for now, *values in await session.fetch(ATTEMPTS_AND_NOW, attempt_ids):
+    found = await session.fetch(ATTEMPTS_AND_NOW, attempt_ids)
+    for _, *values in found:
         if values[0] is not None:
             attempt = ATTEMPTS.read(values)
             held.attempts.setdefault(attempt.id, attempt)
     for id_ in attempt_ids:
         held.attempts.setdefault(id_, None)
-    return now if clock else None
+    return int(found[0][0]) if clock else None
 
 
 async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) -> None:
@@ -88,6 +93,12 @@ async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) 
         await _read_attempts(session, held, [need.name for _, need in attempts])
     if payloads := missing["payload"]:
         await _read_payloads(session, held, [(id_, need.name) for id_, need in payloads])
+    for id_, need in missing["kept"]:
+        values = await session.fetchrow(KEPT, id_, need.name, need.item, f" {need.ordinal} ")
+        held.kept.setdefault(id_, {})[need] = None if values is None else SIGNALS.read(values)
+    for id_, need in missing["source"]:
+        found = await session.fetchval(SOURCE, need.name, id_)
+        held.sources.setdefault(id_, {})[need.name] = found is not None
 
 
 async def read_claims(session: Session, held: Held, keys: Sequence[tuple[str, str]]) -> None:

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from stepd.clock import Clock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Execution, Idempotency, Parked, Step
+from stepd.engine.model import Attempt, Execution, Idempotency
 from stepd.engine.work import Changes, Loaded, Need
 from stepd.store.dealing import Desk
 from stepd.store.postgres import definitions, loading
@@ -26,6 +26,8 @@ CANCEL_HELD: Final = (
     "update steps set status = 'cancelled', parked = 0, due_at = null, timer_at = null "
     f"where execution_id = $1 and parked = 2 and {OPEN_ROWS}"
 )
+SEARCHES: Final = frozenset({"rows", "unsettled", "kept", "source"})
+"""Needs that are found by what stands in rows, so that these must be written first."""
 OCCUPANT: Final = "select id, status from executions where exclusive_key = $1"
 
 
@@ -74,7 +76,7 @@ class Operating:
         id_ = loaded.execution.id
         needs = list(needs)
         if self._pending.concerns(id_) and any(
-            need.kind in ("rows", "unsettled") and self.held.missing(id_, need) for need in needs
+            need.kind in SEARCHES and self.held.missing(id_, need) for need in needs
         ):
             await self.flush()
         await loading.read(self.session, self.held, [(id_, need) for need in needs])
@@ -93,8 +95,7 @@ class Operating:
         self._pending.add(changes)
         self.news.written(changes)
         for row in changes.steps.values():
-            if row.status == "queued" and row.parked == Parked.FREE:
-                self.queue.add(row)
+            self.queue.offer(row)
 
     async def definition(self, workflow: str, version: str) -> Compiled | None:
         return await definitions.find(self._definitions, self.session, workflow, version)
@@ -145,8 +146,3 @@ class Operating:
                     await self.session.execute(CANCEL_HELD, id_)
                 case _:
                     assert_never(kind)
-
-
-def claimable(row: Step) -> bool:
-    """Whether a claim may take the step."""
-    return row.status == "queued" and row.parked == Parked.FREE

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.engine.model import Attempt, Audit, Execution, Idempotency, Signal, Step
 from stepd.engine.work import Changes
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import (
@@ -19,6 +19,7 @@ from stepd.store.postgres.tables import (
     IDEMPOTENCY,
     INSERT_CLAIMS,
     INSERT_LABELS,
+    SIGNALS,
     STEPS,
     UPSERT_PAYLOADS,
     UPSERT_SPANS,
@@ -39,6 +40,7 @@ class Pending:
         self._payloads: dict[tuple[str, str], bytes] = {}
         self._events: list[tuple[Any, ...]] = []
         self._spans: dict[tuple[str, str, str], bytes] = {}
+        self._signals: dict[tuple[str, int], Signal] = {}
         self._audit: list[Audit] = []
         self._calls: list[Idempotency] = []
         self._claims: list[tuple[str, str, str, int]] = []
@@ -59,6 +61,8 @@ class Pending:
         self._events += [(id_, *astuple(event)) for event in changes.events]
         for span in changes.spans:
             self._spans[(id_, span.attempt_id, span.span_id)] = span.body
+        for number, signal in changes.signals.items():
+            self._signals[(id_, number)] = signal
         self._audit += changes.audit
 
     def add_call(self, row: Idempotency) -> None:
@@ -90,6 +94,7 @@ class Pending:
             (UPSERT_PAYLOADS, _transposed([(*key, body) for key, body in self._payloads.items()])),
             (EVENTS.insert, _transposed(self._events)),
             (UPSERT_SPANS, _transposed([(*key, body) for key, body in self._spans.items()])),
+            (SIGNALS.upsert, SIGNALS.lists(self._signals.values())),
             (AUDIT.insert, AUDIT.lists(self._audit)),
         )
         for statement, lists in statements:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -48,9 +48,9 @@ def _of_execution() -> str:
 
 LOOKS: Final = {
     (False, False): _found_by(),
-    (False, True): _found_by("s.step = v.step"),
-    (True, False): _found_by("s.tenant = v.tenant"),
-    (True, True): _found_by("s.tenant = v.tenant", "s.step = v.step"),
+    (False, True): _found_by("s.step = w.step"),
+    (True, False): _found_by("s.tenant = w.tenant"),
+    (True, True): _found_by("s.tenant = w.tenant", "s.step = w.step"),
 }
 """By whether a tenant and a step are named: each has an index of its own."""
 
@@ -77,10 +77,10 @@ class Queue:
         self._horizons: dict[QueueKey, Order | None] = {}
         """Up to where a queue is known; None where it is known to its end."""
 
-    def add(self, row: Step) -> None:
-        """Adds a step that this transaction has made claimable."""
+    def offer(self, row: Step) -> None:
+        """Adds a step, if it is claimable."""
         key = (row.execution_id, row.ordinal, row.index)
-        if key not in self._known:
+        if _claimable(row) and key not in self._known:
             self._known.add(key)
             insort(self._order, (order_of(row), *key))
 
@@ -108,16 +108,22 @@ class Queue:
         """The first claimable step behind this place of the order; None where there is none."""
         position = 0 if last is None else bisect_right(self._order, last, key=lambda entry: entry[0])
         while position < len(self._order):
-            order, *key = self._order[position]
-            id_, ordinal, index = key
+            order, id_, ordinal, index = self._order[position]
             row = self._held.step(id_, (ordinal, index))
-            if row is not None and row.status == "queued" and row.parked == Parked.FREE and order_of(row) == order:
+            if row is not None and _claimable(row) and order_of(row) == order:
                 return order, row
             del self._order[position]
             self._known.discard((id_, ordinal, index))
-            if row is not None and row.status == "queued" and row.parked == Parked.FREE:
-                self.add(row)
+            if row is not None:
+                self.offer(row)
         return None
+
+    def rows(self) -> Iterator[Step]:
+        """The steps that are known, in order."""
+        for _, id_, ordinal, index in self._order:
+            row = self._held.step(id_, (ordinal, index))
+            if row is not None:
+                yield row
 
     async def _find(self, statement: str, keys: list[QueueKey], wanted: Counter[QueueKey]) -> None:
         columns = [list(column) for column in zip(*keys, strict=True)]
@@ -128,18 +134,17 @@ class Queue:
             execution = EXECUTIONS.read(values[len(STEPS.columns) :])
             self._held.executions.setdefault(execution.id, execution)
             self._held.keep_step(step)
-            self._offer(step)
+            # It may have been changed here, and not have been written yet.
+            self.offer(self._held.step(step.execution_id, (step.ordinal, step.index)) or step)
             found[number].setdefault(step.version, []).append(order_of(step))
         for key, depth, versions in zip(keys, depths, found, strict=True):
             self._depths[key] = depth
             cut_off = [max(orders) for orders in versions.values() if len(orders) >= depth]
             self._horizons[key] = min(cut_off) if cut_off and depth < DEPTH_MAX else None
 
-    def _offer(self, step: Step) -> None:
-        """Adds a step as it was read, if that is how it stands here: it may have been changed and not written yet."""
-        row = self._held.step(step.execution_id, (step.ordinal, step.index))
-        if row is not None and row.status == "queued" and row.parked == Parked.FREE:
-            self.add(row)
+
+def _claimable(row: Step) -> bool:
+    return row.status == "queued" and row.parked == Parked.FREE
 
 
 class Candidates:

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 import msgspec
 from msgspec.structs import astuple
 
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Step
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal, Step
 from stepd.store.base import VersionRow
 from stepd.store.records import KeyRow, WorkerRow
 from stepd.store.tables import Columns, Row
@@ -67,6 +67,7 @@ def numbered(statement: str) -> str:
 EXECUTIONS: Final = Table("executions", Execution, ("id",))
 STEPS: Final = Table("steps", Step, ("execution_id", "ordinal", "idx"))
 ATTEMPTS: Final = Table("attempts", Attempt, ("id",))
+SIGNALS: Final = Table("signals", Signal, ("execution_id", "number"))
 EVENTS: Final = Table("events", Event, front=("execution_id",))
 AUDIT: Final = Table("audit", Audit)
 """The database numbers its rows."""

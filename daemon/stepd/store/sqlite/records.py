@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 
 from stepd.engine.model import Audit, Idempotency
 from stepd.ids import new_id
+from stepd.store.listing import audit_conditions, places
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 from stepd.store.sqlite.rows import AUDIT, IDEMPOTENCY, KEYS, WORKERS
 from stepd.store.sqlite.transaction import Transaction
@@ -37,7 +38,6 @@ HELD_OF_TENANTS: Final = (
     "and e.tenant in ({tenants}) group by a.principal, a.worker, a.instance"
 )
 AUDITED: Final = f"select id, {AUDIT.listed} from audit"
-AUDIT_COLUMNS: Final = ("principal", "key_id", "action", "object", "tenant")
 
 
 def service(transaction: Transaction) -> ServiceRow:
@@ -91,23 +91,8 @@ def audited(
     connection: sqlite3.Connection, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int
 ) -> list[AuditRow]:
     """The audit log, newest first."""
-    conditions = ["1"]
-    parameters: list[object] = []
-    for column in AUDIT_COLUMNS:
-        if (value := getattr(filter_, column)) is not None:
-            conditions.append(f"{column} = ?")
-            parameters.append(value)
-    for condition, time in (("at > ?", filter_.at_after), ("at < ?", filter_.at_before)):
-        if time is not None:
-            conditions.append(condition)
-            parameters.append(time)
-    if filter_.cursor is not None:
-        conditions.append("(at, id) < (?, ?)")
-        parameters += filter_.cursor
-    if tenants is not None:
-        conditions.append(f"tenant in ({_places(tenants)})")
-        parameters += tenants
-    statement = f"{AUDITED} where {' and '.join(conditions)} order by at desc, id desc limit ?"
+    conditions, parameters = audit_conditions(filter_, tenants)
+    statement = f"{AUDITED} where {' and '.join(['1', *conditions])} order by at desc, id desc limit ?"
     found = connection.execute(statement, [*parameters, limit])
     return [AuditRow(number, AUDIT.read(values)) for number, *values in found]
 
@@ -133,10 +118,5 @@ def held_leases(connection: sqlite3.Connection, tenants: tuple[str, ...] | None)
     if tenants is None:
         found = connection.execute(HELD)
     else:
-        found = connection.execute(HELD_OF_TENANTS.format(tenants=_places(tenants)), tenants)
+        found = connection.execute(HELD_OF_TENANTS.format(tenants=places(tenants)), tenants)
     return {(principal, worker, instance): count for principal, worker, instance, count in found}
-
-
-def _places(values: Sequence[object]) -> str:
-    """Places for these parameters in a list."""
-    return ", ".join("?" * len(values))

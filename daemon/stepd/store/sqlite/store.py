@@ -49,6 +49,9 @@ class SqliteStore:
     What writes, and short reads by key, run on the event loop; reads that may take long run on threads.
     """
 
+    alone = True
+    """The file's lock is had by one daemon only."""
+
     def __init__(self, file: Path, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
         self._file = file.resolve()
@@ -78,6 +81,9 @@ class SqliteStore:
         self._commits.committed = self._checkpoints.committed
         if self._listener is not None:
             self._commits.tell = self._listener
+
+    async def admit_others(self) -> None:
+        pass
 
     async def close(self) -> None:
         if self._readers is not None:

@@ -1,0 +1,248 @@
+"""The one writer: runs what waits to be decided in batches, each batch in one transaction with one commit.
+
+A batch is locked and read at once, decided row by row in memory, and written with a fixed number of statements. Where
+it fails, it is run again: the whole of it where others were in its way, else each unit in a transaction of its own, so
+that one that fails does not fail its neighbours. Callers may go away at any time; the batch goes on without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from random import uniform
+from time import perf_counter
+from typing import Any, Final
+
+from stepd.clock import Clock
+from stepd.store.base import Operation, StoreUnavailable, Tell
+from stepd.store.operations import Operations
+from stepd.store.postgres.connections import connect
+from stepd.store.postgres.errors import (
+    DRIVER_ERRORS,
+    UNIQUE_VIOLATION,
+    Broken,
+    Contended,
+    Locked,
+    Silent,
+    code_of,
+    unavailable,
+)
+from stepd.store.postgres.notices import Teller
+from stepd.store.postgres.operating import Operating
+from stepd.store.postgres.prefetch import prefetch
+from stepd.store.versions import Definitions
+
+log = logging.getLogger(__name__)
+
+BATCH_UNITS: Final = 256
+RERUNS: Final = 5
+"""So often a unit is run again because others were in its way; then its caller is told that the store is contended."""
+UNIQUE_RERUNS: Final = 2
+PAUSE_SECONDS: Final = 0.01
+BREATH_SECONDS: Final = 0.005
+"""After so long a time of computing others get their turn."""
+
+
+class _Unit:
+    """Operations to be run inside a transaction, and the caller that waits for them."""
+
+    __slots__ = ("alone", "answer", "error", "future", "operations", "runs")
+
+    def __init__(self, operations: Sequence[Operation], future: asyncio.Future[Any]) -> None:
+        self.operations = operations
+        self.future = future
+        self.alone = False
+        self.runs = 0
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Tells the caller, unless it has gone away."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)
+
+
+class Commits:
+    """The queue of units and the connection on which they are run."""
+
+    def __init__(
+        self, url: str, operations: Operations, definitions: Definitions, clock: Clock | None, teller: Teller
+    ) -> None:
+        self._url = url
+        self._operations = operations
+        self._definitions = definitions
+        self._clock = clock
+        self._teller = teller
+        self._connection: Any = None
+        self._waiting: deque[_Unit] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._committing = False
+
+    async def run(self, operations: Sequence[Operation]) -> list[Any]:
+        """Runs the operations inside a transaction and answers after its commit. They may run more than once; then only
+        the last run counts. Raises StoreUnavailable, or what went wrong in them (nothing was done).
+        """
+        if self._stopping:
+            raise StoreUnavailable("The daemon is stopping.")
+        loop = asyncio.get_running_loop()
+        unit = _Unit(operations, loop.create_future())
+        self._waiting.append(unit)
+        if self._task is None:
+            self._task = loop.create_task(self._work())
+        answer: list[Any] = await unit.future
+        return answer
+
+    async def close(self) -> None:
+        """Takes nothing more, waits for what waits, and closes the connection."""
+        self._stopping = True
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._disconnect()
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)  # whatever becomes ready in the same pass of the loop shares the transaction
+                batch = self._take()
+                try:
+                    await self._transact(batch)
+                except Exception as error:  # noqa: BLE001 — whatever went wrong is told to who waits, and work goes on
+                    await self._recover(batch, error)
+        finally:
+            self._task = None
+
+    def _take(self) -> list[_Unit]:
+        """The next units that share a transaction: as many as wait, up to the bound, or one that must stand alone."""
+        batch: list[_Unit] = []
+        while self._waiting and len(batch) < BATCH_UNITS:
+            if self._waiting[0].alone and batch:
+                break
+            batch.append(self._waiting.popleft())
+            if batch[-1].alone:
+                break
+        return batch
+
+    async def _transact(self, batch: list[_Unit]) -> None:
+        """Runs the batch, commits it, and tells its callers and those who wait for news. Raises what went wrong."""
+        self._committing = False
+        connection = await self._connected()
+        transaction = Operating(connection, self._definitions, self._clock)
+        await connection.execute("begin")
+        await prefetch(transaction, [operation for unit in batch for operation in unit.operations])
+        spoiled = await self._perform(transaction, batch)
+        if spoiled is not None:
+            await connection.execute("rollback")
+            self._set_apart([unit for unit in batch if unit is not spoiled])
+            spoiled.settle()
+            return
+        await transaction.flush()
+        tell = Tell(ready=False, executions={}, timer=None)
+        transaction.news.add_to(tell)
+        await self._teller.notify(connection, tell)
+        self._committing = True
+        await connection.execute("commit")
+        for unit in batch:
+            unit.settle()
+        self._teller.tell(tell)
+
+    async def _perform(self, transaction: Operating, batch: Sequence[_Unit]) -> _Unit | None:
+        """Runs the units; answers one that failed after it had changed something, if there is such a one."""
+        began = perf_counter()
+        for unit in batch:
+            unit.error = None
+            changed = transaction.changed
+            try:
+                unit.answer = await self._operations.run(transaction, unit.operations)
+            except DRIVER_ERRORS:
+                raise
+            except Exception as error:  # noqa: BLE001 — its caller is told, its neighbours are not concerned
+                unit.error = error
+                if transaction.changed != changed:
+                    return unit
+            if perf_counter() - began > BREATH_SECONDS:
+                await asyncio.sleep(0)
+                began = perf_counter()
+        return None
+
+    # -- what went wrong ----------------------------------------------------------------------------------------
+
+    async def _recover(self, batch: list[_Unit], error: Exception) -> None:
+        """Undoes the transaction, runs the units again that may come to something yet, and tells the others."""
+        told = unavailable(error)
+        await self._roll_back(told)
+        if self._committing and isinstance(told, Broken):
+            # It may have been committed: those who wait look for themselves.
+            log.warning("A commit was not answered: %s", told)
+            self._teller.tell_everything()
+            _refuse(batch, told)
+            return
+        again = [unit for unit in batch if _is_worth_another_run(unit, error, told, alone=len(batch) == 1)]
+        _refuse([unit for unit in batch if unit not in again], told or error)
+        for unit in again:
+            unit.runs += 1
+            unit.alone = unit.runs > 1 or not isinstance(told, Contended | Broken)
+        self._waiting.extendleft(reversed(again))
+        if isinstance(told, Contended):
+            await asyncio.sleep(uniform(0, PAUSE_SECONDS))
+
+    async def _roll_back(self, told: StoreUnavailable | None) -> None:
+        if self._connection is None:
+            return
+        try:
+            if isinstance(told, Broken):
+                raise told
+            await self._connection.execute("rollback")
+        except (*DRIVER_ERRORS, StoreUnavailable):
+            self._disconnect()
+
+    def _set_apart(self, units: Sequence[_Unit]) -> None:
+        """Puts units back in front, each to have a transaction of its own."""
+        for unit in units:
+            unit.alone = True
+        self._waiting.extendleft(reversed(units))
+
+    # -- the connection -----------------------------------------------------------------------------------------
+
+    async def _connected(self) -> Any:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._url)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        """Closes the connection without a word, which undoes what is not committed."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.terminate()
+
+
+def _is_worth_another_run(unit: _Unit, error: Exception, told: StoreUnavailable | None, *, alone: bool) -> bool:
+    """Whether the unit may succeed where it, or the batch that it was in, has just failed."""
+    match told:
+        case Silent():
+            return False
+        case Broken():
+            return unit.runs == 0
+        case Contended():
+            return unit.runs < RERUNS
+        case Locked() | None if not alone:
+            return True
+        case None:
+            # Another daemon has just written the row that says the same: the next look will find it.
+            return code_of(error) == UNIQUE_VIOLATION and unit.runs < UNIQUE_RERUNS
+        case _:
+            return False
+
+
+def _refuse(units: Sequence[_Unit], error: Exception) -> None:
+    """Tells each caller; each by an error of its own where it is one for callers, who add their traceback to it."""
+    for unit in units:
+        own = StoreUnavailable(str(error), error.retry_seconds) if isinstance(error, StoreUnavailable) else error
+        unit.error = own
+        unit.settle()

@@ -1,0 +1,74 @@
+"""What daemons on one database tell each other after a commit: short JSON texts on one channel of PostgreSQL.
+
+They say which executions have new events and that there is work, and nothing of what is in either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+
+from stepd.store.base import Tell
+from stepd.store.postgres.connections import Session
+
+EXECUTIONS_PER_NOTICE: Final = 100
+"""PostgreSQL takes texts below 8,000 bytes; an entry has at most some 75."""
+NOTIFY: Final = "select pg_notify($1, text) from unnest($2::text[]) as text"
+
+
+class Notice(msgspec.Struct, omit_defaults=True):
+    """One text on the channel."""
+
+    by: str
+    """Which daemon tells it; its own it has heard already."""
+    ready: bool = False
+    timer: int | None = None
+    keys: bool = False
+    executions: dict[str, tuple[int, str]] = {}
+
+
+class Teller:
+    """Tells of this daemon's commits: whoever waits in it, and the other daemons."""
+
+    def __init__(self) -> None:
+        self.by = token_hex(8)
+        self.channel = ""
+        """Known once the store is open."""
+        self.hear: Callable[[Tell], None] = lambda _tell: None
+        """Hears of each commit, this daemon's and others'."""
+
+    async def notify(self, session: Session, tell: Tell) -> None:
+        """Tells the others with the commit of the transaction; nothing where there is nothing to tell."""
+        texts = list(_texts(self.by, tell))
+        if texts:
+            await session.execute(NOTIFY, self.channel, texts)
+
+    def tell(self, tell: Tell) -> None:
+        """Tells who waits here."""
+        self.hear(tell)
+
+    def tell_everything(self) -> None:
+        """Tells who waits here that others may have done anything."""
+        self.hear(Tell(ready=True, executions={}, timer=None, keys=True, everything=True))
+
+    def told(self, text: str) -> None:
+        """Another daemon has told something; this one's own comes back too, and has been heard already."""
+        try:
+            notice = msgspec.json.decode(text, type=Notice)
+        except msgspec.MsgspecError:  # from a version that is not understood
+            self.tell_everything()
+            return
+        if notice.by != self.by:
+            self.hear(Tell(notice.ready, notice.executions, notice.timer, notice.keys))
+
+
+def _texts(by: str, tell: Tell) -> Iterator[str]:
+    executions = iter(tell.executions.items())
+    notice = Notice(by, tell.ready, tell.timer, tell.keys, dict(islice(executions, EXECUTIONS_PER_NOTICE)))
+    while notice.executions or notice.ready or notice.keys or notice.timer is not None:
+        yield msgspec.json.encode(notice).decode()
+        notice = Notice(by, executions=dict(islice(executions, EXECUTIONS_PER_NOTICE)))

@@ -1,0 +1,240 @@
+"""The store on PostgreSQL: its parts put together behind the contract of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from stepd.clock import Clock
+from stepd.engine.definition import Compiled
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
+from stepd.engine.work import Settings
+from stepd.store.base import (
+    Due,
+    ExecutionFilter,
+    ExecutionRows,
+    Operation,
+    QueueLine,
+    Scope,
+    StoreRefused,
+    StoreUnavailable,
+    Tell,
+    VersionRow,
+    WorkflowRow,
+)
+from stepd.store.operations import Operations
+from stepd.store.postgres import definitions, lists, records, removal, upkeep, views
+from stepd.store.postgres.checks import check
+from stepd.store.postgres.commits import Commits
+from stepd.store.postgres.connections import Pool, Session
+from stepd.store.postgres.errors import DRIVER_ERRORS, unavailable
+from stepd.store.postgres.listener import Listener
+from stepd.store.postgres.notices import Teller
+from stepd.store.postgres.sessions import Sessions
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
+from stepd.store.versions import Definitions
+
+R = TypeVar("R")
+
+
+class PostgresStore:
+    """A store on one database, for any number of daemons. What its methods promise is said in ``stepd.store.base``."""
+
+    def __init__(self, url: str, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._url = url
+        self._clock = clock
+        """None: the server's own, which all daemons share."""
+        self._definitions = Definitions()
+        self._operations = Operations(settings)
+        self._teller = Teller()
+        self._listener = Listener(url, self._teller)
+        self._parts: tuple[Commits, Sessions] | None = None
+
+    @property
+    def alone(self) -> bool:
+        return self._listener.alone
+
+    async def open(self) -> None:
+        try:
+            pool = await Pool.open(self._url)
+            sessions = Sessions(pool, self._teller, self._clock)
+            try:
+                await sessions.read(check)
+                await self._listener.start()
+            except BaseException:
+                await self._listener.close()
+                await pool.close()
+                raise
+        except DRIVER_ERRORS as error:
+            raise StoreRefused(f"The database can't be opened: {unavailable(error) or error}") from error
+        commits = Commits(self._url, self._operations, self._definitions, self._clock, self._teller)
+        self._parts = commits, sessions
+
+    async def admit_others(self) -> None:
+        await self._listener.admit_others()
+
+    async def close(self) -> None:
+        if self._parts is not None:
+            commits, sessions = self._parts
+            await commits.close()
+            await sessions.close()
+        await self._listener.close()
+
+    def on_commit(self, tell: Callable[[Tell], None]) -> None:
+        self._teller.hear = tell
+
+    async def submit(self, *operations: Operation) -> list[Any]:
+        return await self._commits.run(operations)
+
+    async def now(self) -> int:
+        return await self._read(self._sessions.now)
+
+    # -- workflows ----------------------------------------------------------------------------------------------
+
+    async def register(self, compiled: Compiled, audit: Audit | None) -> tuple[VersionRow, bool, str]:
+        answer = await self._write(lambda session, now: definitions.register(session, now, compiled, audit))
+        if answer[0].digest == compiled.digest:
+            self._definitions.keep(compiled)
+        return answer
+
+    async def make_current(self, workflow: str, version: str, audit: Audit) -> bool:
+        return await self._write(lambda session, _: definitions.make_current(session, workflow, version, audit))
+
+    async def workflows(self, name: str | None, scope: Scope) -> list[WorkflowRow]:
+        return await self._look(lambda session: definitions.workflows(session, name, scope))
+
+    async def definition(self, workflow: str, version: str) -> Compiled | None:
+        known = self._definitions.cached(workflow, version)
+        if known is not None:
+            return known
+        return await self._read(lambda session: definitions.find(self._definitions, session, workflow, version))
+
+    # -- executions ---------------------------------------------------------------------------------------------
+
+    async def execution(
+        self, execution_id: str, scope: Scope, *, attempts: bool = False, payloads: bool = False
+    ) -> ExecutionRows | None:
+        return await self._look(lambda session: views.view(session, execution_id, scope, attempts, payloads))
+
+    async def standing(self, execution_id: str, scope: Scope) -> Execution | None:
+        return await self._read(lambda session: views.standing(session, execution_id, scope))
+
+    async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
+        return await self._read(lambda session: lists.executions(session, filter_, scope, limit))
+
+    async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
+        return await self._read(lambda session: views.events(session, execution_id, after, limit))
+
+    async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
+        return await self._read(lambda session: views.spans(session, execution_id))
+
+    async def queue(self, scope: Scope) -> list[QueueLine]:
+        return await self._read(lambda session: lists.queue(session, scope))
+
+    async def queued_executions(self, lines: Sequence[tuple[str, str, str, str | None]], limit: int) -> list[str]:
+        return await self._read(lambda session: lists.queued_executions(session, lines, limit))
+
+    async def counts(self) -> dict[str, int]:
+        return await self._read(lists.counts)
+
+    async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
+        return await self._read(lambda session: records.remembered(session, principal, target, key))
+
+    # -- workers, keys, the service -----------------------------------------------------------------------------
+
+    async def seen(self, rows: Sequence[WorkerRow]) -> None:
+        await self._write(lambda session, _: records.seen(session, rows))
+
+    async def workers(self, since: int) -> list[WorkerRow]:
+        return await self._read(lambda session: records.workers(session, since))
+
+    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
+        return await self._read(lambda session: records.held_leases(session, tenants))
+
+    async def keys(self) -> list[KeyRow]:
+        return await self._read(records.keys)
+
+    async def add_key(self, row: KeyRow, audit: Audit | None, *, first: bool = False) -> bool:
+        return await self._write(lambda session, _: records.add_key(session, row, audit, first), keys=True)
+
+    async def revoke_key(self, key_id: str, by: KeySource, audit: Audit) -> bool:
+        return await self._write(lambda session, now: records.revoke_key(session, now, key_id, by, audit), keys=True)
+
+    async def service(self) -> ServiceRow:
+        return await self._write(lambda session, _: records.service(session))
+
+    async def share_settings(self, settings: bytes) -> bytes:
+        return await self._write(lambda session, _: records.share_settings(session, settings))
+
+    async def audit(self, rows: Sequence[Audit]) -> None:
+        await self._write(lambda session, _: records.write_audit(session, rows))
+
+    async def audited(self, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int) -> list[AuditRow]:
+        return await self._read(lambda session: records.audited(session, filter_, tenants, limit))
+
+    # -- loops --------------------------------------------------------------------------------------------------
+
+    async def pulse(self) -> bool:
+        return await self._sessions.transact(self._sessions.pulse)
+
+    async def due(self, limit: int) -> list[Due]:
+        async def look(session: Session) -> list[Due]:
+            return await upkeep.due(session, await self._sessions.now(session), limit)
+
+        return await self._read(look)
+
+    async def next_due(self) -> int | None:
+        return await self._read(upkeep.next_due)
+
+    async def open_executions(self, after: str, limit: int) -> list[str]:
+        return await self._read(lambda session: upkeep.open_executions(session, after, limit))
+
+    async def remove_ended(self, limit: int) -> int:
+        removed = 0
+        while removed <= limit:
+            while await self._write(lambda session, _: removal.clear_leavings(session)):
+                pass
+            room = limit - removed
+            count = await self._write(partial(removal.remove_ended, limit=room))
+            if count == 0:
+                break
+            removed += count
+        return removed
+
+    async def forget(self, limit: int) -> int:
+        forgotten = 0
+        for statement, kept_ms in removal.FORGET:
+            room = limit
+            while room > 0:
+                act = partial(removal.forget, statement=statement, kept_ms=kept_ms, limit=room)
+                if (count := await self._write(act)) == 0:
+                    break
+                room -= count
+            forgotten += limit - room
+        return forgotten
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    @property
+    def _commits(self) -> Commits:
+        return self._open_parts()[0]
+
+    @property
+    def _sessions(self) -> Sessions:
+        return self._open_parts()[1]
+
+    def _open_parts(self) -> tuple[Commits, Sessions]:
+        if self._parts is None:
+            raise StoreUnavailable("The store is not open.")
+        return self._parts
+
+    async def _read(self, act: Callable[[Session], Coroutine[Any, Any, R]]) -> R:
+        return await self._sessions.read(act)
+
+    async def _look(self, act: Callable[[Session], Coroutine[Any, Any, R]]) -> R:
+        return await self._sessions.look(act)
+
+    async def _write(self, act: Callable[[Session, int], Awaitable[R]], *, keys: bool = False) -> R:
+        return await self._sessions.write(act, keys=keys)
