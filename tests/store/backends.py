@@ -71,10 +71,10 @@ class SqliteBackend:
 
 
 class PostgresBackend:
-    """A database of its own on the tests' server, with the schema in it."""
+    """A database on the tests' server with the schema in it, emptied for each test: that is faster than making it."""
 
     def __init__(self, _directory: Path) -> None:
-        self.database = postgres.make_database()
+        self.database = postgres.emptied_database()
 
     def make(self, settings: Settings, clock: Clock) -> PostgresStore:
         return PostgresStore(self.database.url, settings, clock)
@@ -95,7 +95,7 @@ class PostgresBackend:
         self.query(f"drop function refuse_{table}() cascade")
 
     def close(self) -> None:
-        self.database.drop()
+        postgres.give_back(self.database)
 
 
 def numbered(statement: str) -> str:

@@ -33,7 +33,19 @@ OWNER: Final = "stepd_owner"
 """The role that tests migrate as: it owns the database, and is no superuser."""
 TEMPLATE: Final = "stepd_template"
 ANSWER_SECONDS: Final = 60.0
+EMPTY: Final = """
+    do $$ declare name text; begin
+        perform set_config('session_replication_role', 'replica', true);  -- append-only tables too
+        for name in select proname from pg_proc where proname like 'refuse\\_%' loop
+            execute format('drop function %I cascade', name);
+        end loop;
+        for name in select tablename from pg_tables where schemaname = 'public'
+            and tablename not in ('alembic_version', 'audit_retention') loop
+            execute format('delete from %I', name);
+        end loop;
+    end $$"""
 _numbers = count(1)
+_idle: list[Database] = []
 
 
 class Cluster:
@@ -156,6 +168,22 @@ def cluster_database(*, empty: bool = False) -> Iterator[Database]:
         yield made
     finally:
         query(cluster().url(), f"drop database if exists {made.name} with (force)")
+
+
+def emptied_database() -> Database:
+    """A database with the newest schema and nothing in it, which its caller gives back: it is used again and again."""
+    made = _idle.pop() if _idle else make_database()
+    if own_server() is None:
+        query(cluster().url(made.name), EMPTY)
+    return made
+
+
+def give_back(database: Database) -> None:
+    """Lets another test have the database."""
+    if own_server() is None:
+        _idle.append(database)
+    else:
+        database.drop()
 
 
 @cache

@@ -218,8 +218,10 @@ class Store(Protocol):
     """Where executions live. Every method may raise StoreUnavailable; none leaves anything half-done."""
 
     settings: Settings
-    alone: bool
-    """Set by ``open``: no other daemon serves from this store. None can start before ``admit_others``."""
+
+    @property
+    def alone(self) -> bool:
+        """Once it is open: no other daemon serves from this store. None can start before ``admit_others``."""
 
     async def open(self) -> None:
         """Opens it, brings its schema up where that is this store's way, and finds out whether this daemon is alone.

@@ -49,9 +49,6 @@ class SqliteStore:
     What writes, and short reads by key, run on the event loop; reads that may take long run on threads.
     """
 
-    alone = True
-    """The file's lock is had by one daemon only."""
-
     def __init__(self, file: Path, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
         self._file = file.resolve()
@@ -81,6 +78,10 @@ class SqliteStore:
         self._commits.committed = self._checkpoints.committed
         if self._listener is not None:
             self._commits.tell = self._listener
+
+    @property
+    def alone(self) -> bool:
+        return True  # one daemon only has the file's lock
 
     async def admit_others(self) -> None:
         pass
