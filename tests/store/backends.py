@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from stepd.clock import Clock
 from stepd.engine.work import Settings
 from stepd.store.base import Store
-from stepd.store.postgres import PostgresStore
+from stepd.store.postgres.store import PostgresStore
 from stepd.store.sqlite import SqliteStore
 from stepd_migrations.run import upgrade_sqlite
 from tests.support import postgres
@@ -77,7 +77,8 @@ class PostgresBackend:
         self.database = postgres.emptied_database()
 
     def make(self, settings: Settings, clock: Clock) -> PostgresStore:
-        return PostgresStore(self.database.url, settings, clock)
+        own = postgres.own_server() is not None
+        return PostgresStore(self.database.daemon_url, settings, clock, allow_owner_role=own)
 
     def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self.database.query(numbered(statement), *parameters)

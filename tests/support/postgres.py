@@ -24,6 +24,7 @@ from urllib.parse import quote, urlsplit
 import asyncpg
 from msgspec import Struct
 
+from stepd.store.postgres.migrating import migrate
 from stepd_migrations.run import upgrade_postgres
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ T = TypeVar("T")
 OWN_SERVER: Final = "STEPD_TEST_POSTGRES"
 OWNER: Final = "stepd_owner"
 """The role that tests migrate as: it owns the database, and is no superuser."""
+DAEMON: Final = "stepd_daemon"
+"""The role that tests serve as: it may do what a daemon needs."""
 TEMPLATE: Final = "stepd_template"
 ANSWER_SECONDS: Final = 60.0
 EMPTY: Final = """
@@ -130,6 +133,8 @@ class Database(Struct, frozen=True):
     """For the owner of the schema."""
     name: str
     """Of the database, or of the schema on a server of one's own."""
+    daemon_url: str
+    """For a daemon; on a server of one's own it is the owner's."""
 
     def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Runs one statement as the owner and commits; parameters are `$1`, `$2`, …"""
@@ -197,6 +202,7 @@ def cluster() -> Cluster:
 def prepare(server: Cluster) -> None:
     """Gives a new server the role that owns the tests' databases."""
     query(server.url(), f"create role {OWNER} login createrole password '{OWNER}'")
+    query(server.url(), f"create role {DAEMON} login password '{DAEMON}'")
 
 
 @cache
@@ -248,7 +254,7 @@ def _template() -> str:
     """A database with the newest schema, copied for each test: that is faster than the migrations."""
     server = cluster()
     query(server.url(), f"create database {TEMPLATE} template template0 owner {OWNER}")
-    wait_for(upgrade_postgres(server.url(TEMPLATE, OWNER)))
+    wait_for(migrate(server.url(TEMPLATE, OWNER), DAEMON))
     return TEMPLATE
 
 
@@ -256,14 +262,15 @@ def _copy(empty: bool) -> Database:
     server, name = cluster(), f"stepd_{next(_numbers)}"
     template = "template0" if empty else _template()
     query(server.url(), f"create database {name} template {template} strategy file_copy owner {OWNER}")
-    return Database(server.url(name, OWNER), name)
+    return Database(server.url(name, OWNER), name, server.url(name, DAEMON))
 
 
 def _own_schema(url: str, empty: bool) -> Database:
     name = f"stepd_{os.getpid()}_{next(_numbers)}"
     query(url, f"create schema {name}")
     mark = "&" if urlsplit(url).query else "?"
-    made = Database(f"{url}{mark}search_path={quote(name)}", name)
+    place = f"{url}{mark}search_path={quote(name)}"
+    made = Database(place, name, place)
     if not empty:
         wait_for(upgrade_postgres(made.url))
     return made

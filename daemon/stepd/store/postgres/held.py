@@ -5,9 +5,9 @@ A row here is never changed: who wants to change one makes a copy.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
-from stepd.engine.model import Attempt, Execution, Idempotency, Signal, Step
+from stepd.engine.model import Attempt, Execution, Idempotency, Ledger, Signal, Step
 from stepd.engine.work import Changes, Loaded, Need, StepKey
 
 
@@ -25,7 +25,10 @@ class Held:
         self.payloads: dict[tuple[str, str], bytes | None] = {}
         self.kept: dict[str, dict[Need, Signal | None]] = {}
         self.sources: dict[str, dict[str, bool]] = {}
-        """Both by execution, as long as nothing of it has been changed since the look."""
+        self.all_attempts: dict[str, list[str]] = {}
+        self.ledger: dict[str, dict[str, Ledger | None]] = {}
+        self.successes: dict[str, dict[Need, StepKey | None]] = {}
+        """These too by execution, as long as nothing of it has been changed since the look."""
         self.claims: dict[tuple[str, str], list[str] | None] = {}
         self.calls: dict[tuple[str, str, str], Idempotency | None] = {}
 
@@ -55,6 +58,12 @@ class Held:
                 return need not in self.kept.get(execution_id, {})
             case "source":
                 return need.name not in self.sources.get(execution_id, {})
+            case "attempts":
+                return execution_id not in self.all_attempts
+            case "ledger":
+                return need.name not in self.ledger.get(execution_id, {})
+            case "success":
+                return need not in self.successes.get(execution_id, {})
             case _:
                 assert_never(need.kind)
 
@@ -84,6 +93,15 @@ class Held:
                 loaded.kept[(need.name, need.ordinal, need.item)] = self.kept[id_][need]
             case "source":
                 loaded.sources[need.name] = self.sources[id_][need.name]
+            case "attempts":
+                loaded.all_attempts = self.all_attempts[id_]
+                loaded.attempts.update({attempt_id: self.attempts[attempt_id] for attempt_id in loaded.all_attempts})
+            case "ledger":
+                loaded.ledger[need.name] = self.ledger[id_][need.name]
+            case "success":
+                found_key = loaded.successes[need] = self.successes[id_][need]
+                if found_key is not None:
+                    loaded.steps[found_key] = self.step(id_, found_key)
             case _:
                 assert_never(need.kind)
 
@@ -97,11 +115,22 @@ class Held:
         self.attempts.update(changes.attempts)
         for name, body in changes.payloads.items():
             self.payloads[(id_, name)] = body
-        for looked_at in (self.unsettled, self.kept, self.sources):
-            looked_at.pop(id_, None)
+        self._forget_looks(id_)
 
     def forget_steps(self, execution_id: str) -> None:
         """The step rows of this execution were changed past what is held: they are to be read again."""
         self.steps.pop(execution_id, None)
         self.whole.discard(execution_id)
-        self.unsettled.pop(execution_id, None)
+        self._forget_looks(execution_id)
+
+    def _forget_looks(self, execution_id: str) -> None:
+        looks: tuple[dict[str, Any], ...] = (
+            self.unsettled,
+            self.kept,
+            self.sources,
+            self.all_attempts,
+            self.ledger,
+            self.successes,
+        )
+        for look in looks:
+            look.pop(execution_id, None)

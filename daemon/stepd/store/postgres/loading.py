@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
+from stepd.engine.model import Ledger
 from stepd.engine.work import Need
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
-from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, SIGNALS, STEPS, unnested
+from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, LEDGER, SIGNALS, STEPS, unnested
 
 MS: Final = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The server's clock as it stands, not as it stood when the transaction began."""
@@ -45,6 +46,12 @@ KEPT: Final = (
     "and position($4 in fits) > 0 order by number limit 1"
 )
 SOURCE: Final = "select true from signals where source = $1 and execution_id = $2"
+ATTEMPTS_OF: Final = f"{ATTEMPTS.select} where execution_id = $1 order by id"
+RESOLUTION: Final = f"{LEDGER.select} where execution_id = $1 and key = $2"
+SUCCESS: Final = (
+    f"{STEPS.select} where execution_id = $1 and standing_seq < $2 "
+    "and ordinal in (select jsonb_array_elements_text($3::text::jsonb)::bigint) order by standing_seq desc limit 1"
+)
 CLAIMS: Final = (
     f"select c.principal, c.claim_id, c.leases from {unnested('text[]', 'text[]')} as w (principal, claim_id) "
     "join claims c on c.principal = w.principal and c.claim_id = w.claim_id"
@@ -93,12 +100,39 @@ async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) 
         await _read_attempts(session, held, [need.name for _, need in attempts])
     if payloads := missing["payload"]:
         await _read_payloads(session, held, [(id_, need.name) for id_, need in payloads])
-    for id_, need in missing["kept"]:
-        values = await session.fetchrow(KEPT, id_, need.name, need.item, f" {need.ordinal} ")
-        held.kept.setdefault(id_, {})[need] = None if values is None else SIGNALS.read(values)
-    for id_, need in missing["source"]:
-        found = await session.fetchval(SOURCE, need.name, id_)
-        held.sources.setdefault(id_, {})[need.name] = found is not None
+    for kind in ("kept", "source", "attempts", "ledger", "success"):
+        for id_, need in missing[kind]:
+            await _search(session, held, id_, need)
+
+
+async def resolution(session: Session, execution_id: str, key: str) -> Ledger | None:
+    """The resolution of an execution that was made with this key."""
+    values = await session.fetchrow(RESOLUTION, execution_id, key)
+    return None if values is None else LEDGER.read(values)
+
+
+async def _search(session: Session, held: Held, id_: str, need: Need) -> None:
+    """Looks for what is seldom needed."""
+    match need.kind:
+        case "kept":
+            values = await session.fetchrow(KEPT, id_, need.name, need.item, f" {need.ordinal} ")
+            held.kept.setdefault(id_, {})[need] = None if values is None else SIGNALS.read(values)
+        case "source":
+            found = await session.fetchval(SOURCE, need.name, id_)
+            held.sources.setdefault(id_, {})[need.name] = found is not None
+        case "attempts":
+            attempts = [ATTEMPTS.read(values) for values in await session.fetch(ATTEMPTS_OF, id_)]
+            for attempt in attempts:
+                held.attempts.setdefault(attempt.id, attempt)
+            held.all_attempts[id_] = [attempt.id for attempt in attempts]
+        case "ledger":
+            held.ledger.setdefault(id_, {})[need.name] = await resolution(session, id_, need.name)
+        case "success":
+            values = await session.fetchrow(SUCCESS, id_, need.item, need.name)
+            row = None if values is None else STEPS.read(values)
+            if row is not None:
+                held.keep_step(row)
+            held.successes.setdefault(id_, {})[need] = None if row is None else (row.ordinal, row.index)
 
 
 async def read_claims(session: Session, held: Held, keys: Sequence[tuple[str, str]]) -> None:

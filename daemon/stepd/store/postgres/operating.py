@@ -26,8 +26,9 @@ CANCEL_HELD: Final = (
     "update steps set status = 'cancelled', parked = 0, due_at = null, timer_at = null "
     f"where execution_id = $1 and parked = 2 and {OPEN_ROWS}"
 )
-SEARCHES: Final = frozenset({"rows", "unsettled", "kept", "source"})
+SEARCHES: Final = frozenset({"rows", "unsettled", "kept", "source", "attempts", "ledger", "success"})
 """Needs that are found by what stands in rows, so that these must be written first."""
+DROP: Final = "delete from steps where execution_id = $1 and ordinal = $2 and idx = $3"
 OCCUPANT: Final = "select id, status from executions where exclusive_key = $1"
 
 
@@ -144,5 +145,7 @@ class Operating:
                     await self.session.execute(PARK, after, id_, before)
                 case "cancel_held":
                     await self.session.execute(CANCEL_HELD, id_)
+                case "drop":
+                    await self.session.execute(DROP, id_, before, after)
                 case _:
                     assert_never(kind)

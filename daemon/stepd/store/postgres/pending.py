@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
-from stepd.engine.model import Attempt, Audit, Execution, Idempotency, Signal, Step
+from stepd.engine.model import Attempt, Audit, Execution, Idempotency, Ledger, Signal, Step
 from stepd.engine.work import Changes
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import (
@@ -19,6 +19,7 @@ from stepd.store.postgres.tables import (
     IDEMPOTENCY,
     INSERT_CLAIMS,
     INSERT_LABELS,
+    LEDGER,
     SIGNALS,
     STEPS,
     UPSERT_PAYLOADS,
@@ -42,6 +43,7 @@ class Pending:
         self._spans: dict[tuple[str, str, str], bytes] = {}
         self._signals: dict[tuple[str, int], Signal] = {}
         self._audit: list[Audit] = []
+        self._ledger: list[Ledger] = []
         self._calls: list[Idempotency] = []
         self._claims: list[tuple[str, str, str, int]] = []
 
@@ -64,6 +66,7 @@ class Pending:
         for number, signal in changes.signals.items():
             self._signals[(id_, number)] = signal
         self._audit += changes.audit
+        self._ledger += changes.ledger
 
     def add_call(self, row: Idempotency) -> None:
         """Adds the first answer to a call with a key."""
@@ -96,6 +99,7 @@ class Pending:
             (UPSERT_SPANS, _transposed([(*key, body) for key, body in self._spans.items()])),
             (SIGNALS.upsert, SIGNALS.lists(self._signals.values())),
             (AUDIT.insert, AUDIT.lists(self._audit)),
+            (LEDGER.insert, LEDGER.lists(self._ledger)),
         )
         for statement, lists in statements:
             if lists:

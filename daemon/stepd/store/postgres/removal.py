@@ -50,7 +50,7 @@ BELONGINGS: Final = (
     (_slice("payloads", "execution_id, name"), PAYLOADS_AT_ONCE),
     (_slice("signals", "execution_id, number"), PAYLOADS_AT_ONCE),
     (_slice("spans", "execution_id, attempt_id, span_id"), ROWS_AT_ONCE),
-    (_slice("events", "execution_id, seq"), ROWS_AT_ONCE),
+    ("select remove_events($1, $2)", ROWS_AT_ONCE),  # nobody else can remove any, and only of what is gone
     (_slice("attempts", "id"), ROWS_AT_ONCE),
     (_slice("steps", "execution_id, ordinal, idx"), ROWS_AT_ONCE),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
 from stepd.engine.definition import Compiled
@@ -12,6 +12,7 @@ from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
 from stepd.engine.work import Settings
 from stepd.store.base import (
     Due,
+    Errand,
     ExecutionFilter,
     ExecutionRows,
     Operation,
@@ -25,25 +26,32 @@ from stepd.store.base import (
 )
 from stepd.store.operations import Operations
 from stepd.store.postgres import definitions, lists, records, removal, upkeep, views
-from stepd.store.postgres.checks import check
+from stepd.store.postgres.address import without_secrets
 from stepd.store.postgres.commits import Commits
 from stepd.store.postgres.connections import Pool, Session
 from stepd.store.postgres.errors import DRIVER_ERRORS, unavailable
 from stepd.store.postgres.listener import Listener
 from stepd.store.postgres.notices import Teller
+from stepd.store.postgres.roles import check_role
 from stepd.store.postgres.sessions import Sessions
+from stepd.store.postgres.standing import check_schema, check_server
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 from stepd.store.versions import Definitions
 
 R = TypeVar("R")
 
+ENCODING: Final = "select current_setting('server_encoding')"
+
 
 class PostgresStore:
     """A store on one database, for any number of daemons. What its methods promise is said in ``stepd.store.base``."""
 
-    def __init__(self, url: str, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, settings: Settings, clock: Clock | None = None, *, allow_owner_role: bool = False
+    ) -> None:
         self.settings = settings
         self._url = url
+        self._allow_owner_role = allow_owner_role
         self._clock = clock
         """None: the server's own, which all daemons share."""
         self._definitions = Definitions()
@@ -61,14 +69,15 @@ class PostgresStore:
             pool = await Pool.open(self._url)
             sessions = Sessions(pool, self._teller, self._clock)
             try:
-                await sessions.read(check)
+                await sessions.read(self._check)
                 await self._listener.start()
             except BaseException:
                 await self._listener.close()
                 await pool.close()
                 raise
         except DRIVER_ERRORS as error:
-            raise StoreRefused(f"The database can't be opened: {unavailable(error) or error}") from error
+            shown = without_secrets(self._url)
+            raise StoreRefused(f"The database {shown} can't be opened: {unavailable(error) or error}") from error
         commits = Commits(self._url, self._operations, self._definitions, self._clock, self._teller)
         self._parts = commits, sessions
 
@@ -188,6 +197,15 @@ class PostgresStore:
     async def next_due(self) -> int | None:
         return await self._read(upkeep.next_due)
 
+    async def errands(self, limit: int) -> list[Errand]:
+        return await self._read(lambda session: upkeep.errands(session, limit))
+
+    async def news(self, execution_id: str) -> tuple[Execution, bytes | None] | None:
+        return await self._look(lambda session: upkeep.news(session, execution_id))
+
+    async def with_blocked_child(self, limit: int) -> list[str]:
+        return await self._read(lambda session: upkeep.with_blocked_child(session, limit))
+
     async def open_executions(self, after: str, limit: int) -> list[str]:
         return await self._read(lambda session: upkeep.open_executions(session, after, limit))
 
@@ -216,6 +234,13 @@ class PostgresStore:
         return forgotten
 
     # -- parts --------------------------------------------------------------------------------------------------
+
+    async def _check(self, connection: Any) -> None:
+        await check_server(connection)
+        if await connection.fetchval(ENCODING) != "UTF8":
+            raise StoreRefused(f"The database {without_secrets(self._url)} is not in UTF-8; make one that is.")
+        await check_schema(connection)
+        await check_role(connection, allow_owner=self._allow_owner_role)
 
     @property
     def _commits(self) -> Commits:

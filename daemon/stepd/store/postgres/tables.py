@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 import msgspec
 from msgspec.structs import astuple
 
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal, Step
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal, Step
 from stepd.store.base import VersionRow
 from stepd.store.records import KeyRow, WorkerRow
 from stepd.store.tables import Columns, Row
@@ -28,7 +28,7 @@ class Table(Columns[Row]):
         listed = ", ".join(columns)
         self.insert = f"insert into {name} ({listed}) select * from {self._unnest}"
         settings = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)
-        self.upsert = f"{self.insert} on conflict ({', '.join(key)}) do update set {settings}"
+        self.upsert = f"{self.insert} on conflict ({', '.join(key)}) do update set {settings}" if key else self.insert
         changes = ", ".join(f"{column} = new.{column}" for column in columns if column not in key)
         match = " and ".join(f"old.{column} = new.{column}" for column in key)
         self.update = f"update {name} old set {changes} from {self._unnest} as new ({listed}) where {match}"
@@ -71,6 +71,7 @@ SIGNALS: Final = Table("signals", Signal, ("execution_id", "number"))
 EVENTS: Final = Table("events", Event, front=("execution_id",))
 AUDIT: Final = Table("audit", Audit)
 """The database numbers its rows."""
+LEDGER: Final = Table("ledger", Ledger)
 IDEMPOTENCY: Final = Table("idempotency", Idempotency, ("principal", "target", "key"))
 VERSIONS: Final = Table("versions", VersionRow, ("workflow", "version"))
 WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from stepd.store.base import Due
+from stepd.engine.model import Execution
+from stepd.store.base import Due, Errand, Scope
 from stepd.store.postgres.connections import Session
+from stepd.store.postgres.views import standing
 
 GRACE_AFTER_MS: Final = 5_000
 
@@ -49,6 +51,10 @@ NEXT_DUE: Final = """
         (select min(next_at) from attempts where next_at is not null),
         (select min(timer_at) from steps where timer_at is not null and parked = 0),
         (select min(due_at) from executions where due_at is not null))"""
+STEP_ERRANDS: Final = "select execution_id, errand, ordinal, idx, child_id from steps where errand is not null limit $1"
+CHILD_NEWS: Final = "select id, 'tell' from executions where news_at is not null order by news_at limit $1"
+OUTPUT: Final = "select body from payloads where execution_id = $1 and name = 'output'"
+BLOCKED: Final = "select id from executions where blocked_child is not null order by id limit $1"
 OPEN: Final = "select id from executions where ended_at is null and id > $1 order by id limit $2"
 
 
@@ -61,6 +67,22 @@ async def next_due(session: Session) -> int | None:
     """The earliest time (ms) at which something is due."""
     found: int | None = await session.fetchval(NEXT_DUE)
     return found
+
+
+async def errands(session: Session, limit: int) -> list[Errand]:
+    """What stands to be carried between parents and children."""
+    return [Errand(*values) for query in (STEP_ERRANDS, CHILD_NEWS) for values in await session.fetch(query, limit)]
+
+
+async def news(session: Session, execution_id: str) -> tuple[Execution, bytes | None] | None:
+    """The execution's row with its output. To be read inside a snapshot."""
+    execution = await standing(session, execution_id, Scope())
+    return None if execution is None else (execution, await session.fetchval(OUTPUT, execution_id))
+
+
+async def with_blocked_child(session: Session, limit: int) -> list[str]:
+    """Ids of executions whose child needs reconciliation."""
+    return [id_ for (id_,) in await session.fetch(BLOCKED, limit)]
 
 
 async def open_executions(session: Session, after: str, limit: int) -> list[str]:
