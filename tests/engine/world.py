@@ -9,7 +9,7 @@ import msgspec
 
 from stepd.engine import commands as c
 from stepd.engine.definition import Compiled, compile_definition
-from stepd.engine.machine import begin, decide
+from stepd.engine.memory import Memory
 from stepd.engine.model import (
     ENDED,
     GOING,
@@ -17,20 +17,15 @@ from stepd.engine.model import (
     IN_FLIGHT,
     NO_INDEX,
     Attempt,
-    Event,
-    Execution,
-    Ledger,
     Parked,
-    Signal,
     Step,
 )
 from stepd.engine.verdicts import is_write
-from stepd.engine.work import Changes, Loaded, Missing, Need, Settings, Work
+from stepd.engine.work import Changes, Settings
 from stepd_protocol.limits import Limits
 
 ACTOR = c.Actor("tester")
 WORKER = "w"
-PARKABLE = ("queued", "retry_wait", "waiting")
 
 
 def compiled(definition: dict[str, Any], name: str = "flow") -> Compiled:
@@ -40,67 +35,44 @@ def compiled(definition: dict[str, Any], name: str = "flow") -> Compiled:
     return result
 
 
-class World:
+class World(Memory):
     """One execution, its rows and its journal."""
 
     def __init__(self, definition: dict[str, Any], *, now: int = 1_000_000, **start: Any) -> None:
-        self._begin(compiled(definition), _start(**start), now)
+        super().__init__(compiled(definition), Settings(), now)
+        assert self.begin(_start(**start)) is None
 
     @classmethod
     def of(cls, definition: Compiled, start: c.Start, now: int) -> World | c.InvalidInput:
         """The execution that a start makes of a definition, or why it doesn't."""
         world = cls.__new__(cls)
-        return world._begin(definition, start, now) or world
-
-    def _begin(self, definition: Compiled, start: c.Start, now: int) -> c.InvalidInput | None:
-        self.definition = definition
-        self.settings = Settings()
-        self.now = now
-        self.steps: dict[tuple[int, int], Step] = {}
-        self.attempts: dict[str, Attempt] = {}
-        self.payloads: dict[str, bytes] = {}
-        self.events: list[Event] = []
-        self.signals: dict[int, Signal] = {}
-        self.ledger: dict[str, Ledger] = {}
-        self.leases = 0
-        work = begin(self.definition, self.settings, start, now)
-        if isinstance(work, c.InvalidInput):
-            return work
-        self.execution: Execution = work.execution
-        self._apply(work.changes)
-        return None
+        Memory.__init__(world, definition, Settings(), now)
+        return world.begin(start) or world
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
     def run(self, command: c.Command) -> Any:
         """Gives a command, as a store would: loads what is missing, applies what changed, checks everything."""
-        loaded = Loaded(self.execution)
         before = (copy.copy(self.execution), dict(self.steps))
-        answer, work = self._decide(loaded, command)
-        assert (loaded.execution, self.steps) == before, "a decision changed the rows it was given"
-        self._apply(work.changes)
+        answer, work = self.think(command)
+        assert (work.loaded.execution, self.steps) == before, "a decision changed the rows it was given"
+        self.apply(work.changes)
         self.check()
         return answer
 
-    def _decide(self, loaded: Loaded, command: c.Command) -> tuple[Any, Work]:
-        while True:
-            work = Work(self.definition, self.settings, self.now, loaded)
-            try:
-                return decide(work, command), work
-            except Missing as missing:
-                for need in missing.needs:
-                    self._load(loaded, need)
+    def apply(self, changes: Changes) -> None:
+        for key, row in changes.steps.items():
+            old = None if ("drop", *key) in changes.bulk else self.steps.get(key)
+            assert old is None or row.fence >= old.fence, "a fence went back"
+        super().apply(changes)
 
     def claim(self, step: str | None = None) -> c.Granted | None:
         """Leases the first claimable step (or that one), in a claim's order."""
-        rows = [row for row in self.steps.values() if row.status == "queued" and row.parked == Parked.FREE]
-        rows = [row for row in rows if step is None or row.step == step]
-        rows.sort(key=lambda row: (-row.priority, row.due_at or 0, row.ordinal))
+        rows = [row for row in self.claimable() if step is None or row.step == step]
         if not rows:
             return None
-        self.leases += 1
-        row = rows[0]
-        lease = c.Lease(row.ordinal, row.index, f"lease-{self.leases}", f"{self.leases:016x}", "tester", WORKER, WORKER)
+        row, number = rows[0], len(self.attempts) + 1
+        lease = c.Lease(row.ordinal, row.index, f"lease-{number}", f"{number:016x}", "tester", WORKER, WORKER)
         granted = self.run(lease)
         assert granted is None or isinstance(granted, c.Granted)
         return granted
@@ -139,7 +111,7 @@ class World:
     def pass_time(self, ms: int) -> None:
         """Moves the clock and sweeps until nothing is due."""
         self.now += ms
-        while (command := self._next_due()) is not None:
+        while (command := self.next_due()) is not None:
             self.run(command)
 
     def cancel(self, *, force: bool = False) -> Any:
@@ -241,91 +213,6 @@ class World:
         movable = movable or any(row.status == "retry_wait" and row.timer_at is not None for row in free)
         movable = movable or any(row.status == "waiting" for row in free)
         assert movable, f"nothing can move an execution that is {execution.status}"
-
-    # -- the store's part -------------------------------------------------------------------------------------------
-
-    def _load(self, loaded: Loaded, need: Need) -> None:
-        if need.kind == "step":
-            loaded.steps[(need.ordinal, need.item)] = self.steps.get((need.ordinal, need.item))
-        elif need.kind == "attempt":
-            loaded.attempts[need.name] = self.attempts.get(need.name)
-        elif need.kind == "payload":
-            loaded.payloads[need.name] = self.payloads.get(need.name)
-        elif need.kind == "rows":
-            loaded.rows = list(self.steps)
-            loaded.steps.update(self.steps)
-        elif need.kind == "source":
-            loaded.sources[need.name] = any(signal.source == need.name for signal in self.signals.values())
-        elif need.kind == "kept":
-            loaded.kept[(need.name, need.ordinal, need.item)] = self._kept(need)
-        elif need.kind == "attempts":
-            loaded.all_attempts = sorted(self.attempts)
-            loaded.attempts.update(self.attempts)
-        elif need.kind == "ledger":
-            loaded.ledger[need.name] = self.ledger.get(need.name)
-        elif need.kind == "success":
-            self._load_success(loaded, need)
-        else:
-            wanted = [
-                row for row in self.steps.values() if row.lease_id or (row.status in PARKABLE and row.effect != "none")
-            ]
-            loaded.unsettled = [(row.ordinal, row.index) for row in wanted]
-            loaded.steps.update({(row.ordinal, row.index): row for row in wanted})
-            loaded.attempts.update({row.lease_id: self.attempts[row.lease_id] for row in wanted if row.lease_id})
-
-    def _kept(self, need: Need) -> Signal | None:
-        for number, signal in sorted(self.signals.items()):
-            fits = signal.name == need.name and f" {need.ordinal} " in signal.fits
-            if fits and signal.taken_by is None and number > need.item:
-                return signal
-        return None
-
-    def _load_success(self, loaded: Loaded, need: Need) -> None:
-        ordinals = msgspec.json.decode(need.name)
-        rows = [(row.standing_seq, key) for key, row in self.steps.items() if row.ordinal in ordinals]
-        found = [(seq, key) for seq, key in rows if seq is not None and seq < need.item]
-        loaded.successes[need] = key = max(found)[1] if found else None
-        if key is not None:
-            loaded.steps[key] = self.steps[key]
-
-    def _apply(self, changes: Changes) -> None:
-        for kind, before, after in changes.bulk:
-            if kind == "drop":
-                del self.steps[(before, after)]
-                continue
-            for key, row in self.steps.items():
-                self.steps[key] = _bulk(row, kind, before, after)
-        for key, row in changes.steps.items():
-            old = self.steps.get(key)
-            assert old is None or row.fence >= old.fence, "a fence went back"
-            self.steps[key] = row
-        self.attempts.update(changes.attempts)
-        self.payloads.update(changes.payloads)
-        self.signals.update(changes.signals)
-        self.events.extend(changes.events)
-        self.ledger.update({row.key: row for row in changes.ledger})
-        self.execution = changes.execution
-
-    def _next_due(self) -> c.Command | None:
-        for attempt in self.attempts.values():
-            if attempt.next_at is not None and attempt.next_at <= self.now:
-                return c.AttemptDue(attempt.id, 1000)
-        for row in self.steps.values():
-            if row.timer_at is not None and row.timer_at <= self.now and row.parked == Parked.FREE:
-                return c.StepDue(row.ordinal, row.index)
-        if self.execution.due_at is not None and self.execution.due_at <= self.now:
-            return c.ExecutionDue()
-        return None
-
-
-def _bulk(row: Step, kind: str, before: int, after: int) -> Step:
-    row = copy.copy(row)
-    if row.lease_id is None and row.status in PARKABLE:
-        if kind == "park" and row.parked == before:
-            row.parked = after
-        elif kind == "cancel_held" and row.parked == Parked.HELD:
-            row.status, row.parked, row.due_at, row.timer_at = "cancelled", int(Parked.FREE), None, None
-    return row
 
 
 def _start(**start: Any) -> c.Start:
