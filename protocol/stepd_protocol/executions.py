@@ -133,8 +133,9 @@ class SignalNotTaken(Answer, frozen=True, kw_only=True):
     """A signal that was accepted, and that no wait took before the execution ended."""
 
     name: Name
-    payload: Raw
     at: Time
+    payload: Payload = UNSET
+    """Left out in lists, and in a view where those before it have 1 MiB together."""
 
 
 class StaleOutcome(Answer, frozen=True, kw_only=True):

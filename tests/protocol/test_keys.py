@@ -53,6 +53,8 @@ def calls(work: Flow, run: str, lease: str) -> dict[str, tuple[str, str, Json]]:
         "fail": ("POST", f"/v1/leases/{lease}/fail", {"fence": 1, "class": "fatal", "message": "m"}),
         "start": ("POST", "/v1/executions", {"workflow": work.name}),
         "cancel": ("POST", f"/v1/executions/{run}/cancel", {"reason": "r"}),
+        "signal": ("POST", f"/v1/executions/{run}/signals", {"name": "go"}),
+        "publish": ("POST", "/v1/events", {"name": "go", "correlation": unique()}),
         "pause": ("POST", f"/v1/executions/{run}/pause", None),
         "resume": ("POST", f"/v1/executions/{run}/resume", None),
         "use": ("POST", f"/v1/workflows/{work.name}/current", {"version": work.version}),
@@ -71,11 +73,11 @@ WORKER = ("register", "claim", "heartbeat", "complete", "fail")
 READ = ("view", "list", "events", "spans", "content", "workflows", "workflow", "workers")
 MAY: dict[str, tuple[str, ...]] = {
     "worker": WORKER,
-    "execute": ("start", "cancel"),
+    "execute": ("start", "cancel", "signal", "publish"),
     "read": READ,
     "operate": ("pause", "resume", "use", *READ),
     "write": READ,
-    "admin": (*WORKER, *READ, "start", "cancel", "pause", "resume", "use"),
+    "admin": (*WORKER, *READ, "start", "cancel", "signal", "publish", "pause", "resume", "use"),
 }
 # What an execute key may read depends on who started it, and has a test of its own.
 OWN = {"execute": ("view", "list", "events", "spans", "content", "workflows", "workflow")}

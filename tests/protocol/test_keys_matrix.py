@@ -57,6 +57,8 @@ CALLS = {
     "fail": worker("POST", "/v1/leases/{id}/fail", lambda: {"fence": 1, "class": "fatal", "message": "m"}),
     "start_execution": with_scope("execute", "POST", "/v1/executions", lambda: {"workflow": unique()}),
     "cancel_execution": with_scope("execute", "POST", "/v1/executions/{id}/cancel", lambda: {"reason": "r"}),
+    "signal_execution": with_scope("execute", "POST", "/v1/executions/{id}/signals", lambda: {"name": "go"}),
+    "publish_event": with_scope("execute", "POST", "/v1/events", lambda: {"name": "go", "correlation": unique()}),
     "list_executions": reader("/v1/executions", own=True),
     "view_execution": reader("/v1/executions/{id}", own=True),
     "list_events": reader("/v1/executions/{id}/events", own=True),

@@ -17,7 +17,6 @@ from stepd.store.base import (
     Dealt,
     Decide,
     ExecutionRows,
-    Remember,
     Request,
     Scope,
     Serve,
@@ -25,6 +24,7 @@ from stepd.store.base import (
     Store,
     Tell,
 )
+from stepd.store.keeping import Remember
 from stepd_protocol.limits import Limits
 from tests.store.backends import Backend
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from stepd.engine.commands import Actor, Cancel, Conflict, InvalidInput
-from stepd.store.base import Begin, KeyConflict, Replayed, Started
+from stepd.store.base import Begin, Started
+from stepd.store.keeping import KeyConflict, Replayed
 from tests.store.shop import NOON, Shop, remember, start, step
 
 

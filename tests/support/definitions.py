@@ -32,6 +32,21 @@ def write(id: str = "work", **fields: Json) -> dict[str, Json]:
     return task(id, "non_idempotent_write", **fields)
 
 
+def wait(id: str = "wait", event: str = "go", **fields: Json) -> dict[str, Json]:
+    """A step that waits for a signal."""
+    return {"id": id, "kind": "wait", "event": event, **fields}
+
+
+def sleep(id: str = "sleep", **fields: Json) -> dict[str, Json]:
+    """A step that lets time pass."""
+    return {"id": id, "kind": "sleep", **fields}
+
+
+def decision(id: str = "decision", *rules: Json, **fields: Json) -> dict[str, Json]:
+    """A step that evaluates a table of rules."""
+    return {"id": id, "kind": "decision", "rules": list(rules), **fields}
+
+
 def cel(expression: str) -> dict[str, str]:
     """A template's expression."""
     return {"$cel": expression}

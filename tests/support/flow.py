@@ -115,6 +115,11 @@ class Run:
     def cancel(self, **fields: Json) -> Answer:
         return self.http.post(f"{self.path}/cancel", {"reason": "the test says so", **fields})
 
+    def signal(self, name: str, payload: Json = None, *, key: str | None = None, http: Http | None = None) -> Answer:
+        """Hands a payload to a wait; by another caller where `http` is given."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return (http or self.http).post(f"{self.path}/signals", {"name": name, "payload": payload}, headers=headers)
+
     def pause(self) -> Answer:
         return self.http.post(f"{self.path}/pause")
 

@@ -64,6 +64,7 @@ def resume(work: Work, command: Resume) -> Done:
     set_due(execution)
     work.park(Parked.PAUSED, Parked.FREE)
     work.changes.ready = True
+    work.changes.sweep = work.now
     work.emit("execution.unpaused")
     take_kept(work)
     advance(work)

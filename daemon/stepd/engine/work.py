@@ -125,6 +125,7 @@ class Changes:
         "signals",
         "spans",
         "steps",
+        "sweep",
         "touched",
     )
 
@@ -148,6 +149,8 @@ class Changes:
         """
         self.ready = False
         """Whether a step became claimable."""
+        self.sweep: int | None = None
+        """When the sweeper is to look, where rows that are not changed here may want it."""
 
     @property
     def empty(self) -> bool:
@@ -171,7 +174,8 @@ class Changes:
 
     def timer(self) -> int | None:
         """The earliest time (ms) at which one of the changed rows wants the sweeper."""
-        times = [row.timer_at for row in self.steps.values() if row.timer_at is not None]
+        times = [] if self.sweep is None else [self.sweep]
+        times += [row.timer_at for row in self.steps.values() if row.timer_at is not None]
         times += [row.next_at for row in self.attempts.values() if row.next_at is not None]
         if self.execution.due_at is not None:
             times.append(self.execution.due_at)

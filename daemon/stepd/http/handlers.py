@@ -10,7 +10,7 @@ from stepd.http.asgi import ClientGone
 from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.table import Stream
-from stepd.service import auditing, executions, keys, reads, streams, workers, workflows
+from stepd.service import auditing, executions, keys, reads, signals, streams, workers, workflows
 from stepd.service.base import Answer, Daemon, Reply
 from stepd.service.decoding import BodyDecoder
 from stepd_protocol.fields import Request
@@ -102,6 +102,15 @@ async def spans(served: Served, call: Call) -> Answer:
 
 async def cancel(served: Served, call: Call) -> Answer:
     return await executions.cancel(served.daemon, call.caller, call.path[0], call.body)
+
+
+async def signal(served: Served, call: Call) -> Answer:
+    key = call.header(b"idempotency-key")
+    return await signals.signal(served.daemon, call.caller, call.path[0], call.body, key)
+
+
+async def publish(served: Served, call: Call) -> Answer:
+    return await signals.publish(served.daemon, call.caller, call.body, call.header(b"idempotency-key"))
 
 
 async def pause(served: Served, call: Call) -> Answer:

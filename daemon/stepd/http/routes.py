@@ -6,13 +6,15 @@ from msgspec import Meta
 
 from stepd.http import handlers, status
 from stepd.http.admin_routes import ADMIN_ROUTES
+from stepd.http.shared import IDEMPOTENCY, REPLAYED, VIEW
+from stepd.http.signal_routes import SIGNAL_ROUTES
 from stepd.http.table import Parameter, Route, Success
 from stepd.settings import Settings
 from stepd_protocol import definitions, executions, leases, service
 from stepd_protocol.fields import ShortText, Time
-from stepd_protocol.limits import IDEMPOTENCY_KEY_LENGTH_MAX, WAIT_SECONDS_MAX
+from stepd_protocol.limits import WAIT_SECONDS_MAX
 from stepd_protocol.names import ExecutionStatus, Name
-from stepd_protocol.problems import ExecutionRef, ProblemCode
+from stepd_protocol.problems import ProblemCode
 
 LEASE_PROBLEMS: Final[tuple[ProblemCode, ...]] = ("lease_refused",)
 HOLDERS_NOTE: Final = "Stays open to the lease's holder when its key has lost the scope."
@@ -24,18 +26,7 @@ _WAIT = Parameter(
 )
 _LIMIT = Parameter(name="limit", type=executions.PageLimit, about="how many at most")
 _CURSOR = Parameter(name="cursor", type=str, about="`next` of the page before; it holds that page's filters")
-_IDEMPOTENCY = Parameter(
-    name="Idempotency-Key",
-    place="header",
-    type=Annotated[str, Meta(min_length=1, max_length=IDEMPOTENCY_KEY_LENGTH_MAX, pattern=r"^[!-~]+$")],
-    about="the same key with an equal body gets the first answer again",
-)
 _TRACEPARENT = Parameter(name="traceparent", place="header", type=str, about="the trace to go on with (W3C)")
-_VIEW = Success(
-    status=202,
-    type=(executions.ExecutionView, ExecutionRef),
-    about="done; a key that may not read the execution gets its id and status only",
-)
 
 WORKER_ROUTES: Final = (
     Route(
@@ -119,7 +110,7 @@ EXECUTION_ROUTES: Final = (
         action="execution.start",
         body=executions.StartRequest,
         new_work=True,
-        parameters=(_IDEMPOTENCY, _TRACEPARENT),
+        parameters=(IDEMPOTENCY, _TRACEPARENT),
         successes=(
             Success(
                 status=202,
@@ -127,7 +118,7 @@ EXECUTION_ROUTES: Final = (
                 about="it is durable",
                 headers=(
                     ("Location", "path of the execution"),
-                    ("Idempotency-Replayed", "`true` where this is the first answer again"),
+                    REPLAYED,
                 ),
             ),
         ),
@@ -226,7 +217,7 @@ EXECUTION_ROUTES: Final = (
         action="execution.cancel",
         body=executions.CancelRequest,
         body_required=False,
-        successes=(_VIEW,),
+        successes=(VIEW,),
         problems=("not_found", "already_ended"),
     ),
     Route(
@@ -240,7 +231,7 @@ EXECUTION_ROUTES: Final = (
         action="execution.pause",
         body=handlers.NoFields,
         body_required=False,
-        successes=(_VIEW,),
+        successes=(VIEW,),
         problems=("not_found", "already_ended", "not_pausable"),
     ),
     Route(
@@ -254,7 +245,7 @@ EXECUTION_ROUTES: Final = (
         action="execution.resume",
         body=handlers.NoFields,
         body_required=False,
-        successes=(_VIEW,),
+        successes=(VIEW,),
         problems=("not_found", "already_ended", "not_pausable"),
     ),
 )
@@ -371,7 +362,7 @@ STATUS_ROUTES: Final = (
     ),
 )
 
-ROUTES: Final = (*WORKER_ROUTES, *EXECUTION_ROUTES, *SERVICE_ROUTES, *ADMIN_ROUTES, *STATUS_ROUTES)
+ROUTES: Final = (*WORKER_ROUTES, *EXECUTION_ROUTES, *SIGNAL_ROUTES, *SERVICE_ROUTES, *ADMIN_ROUTES, *STATUS_ROUTES)
 
 
 def routes_of(settings: Settings) -> tuple[Route, ...]:

@@ -14,7 +14,8 @@ from stepd.service.audit import actor_of, note_refusal
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, summary
 from stepd.service.starts import key_fault, read_start
-from stepd.store.base import Begin, Decide, KeyConflict, Remember, Replayed, Scope, Started, UnknownWorkflow
+from stepd.store.base import Begin, Decide, Scope, Started, UnknownWorkflow
+from stepd.store.keeping import KeyConflict, Remember, Replayed
 from stepd_protocol.executions import CancelRequest
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 

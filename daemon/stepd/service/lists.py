@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from stepd.engine.model import Execution
+from stepd.engine.model import Execution, Signal
 from stepd.service import views
 from stepd.service.answers import reply
 from stepd.service.base import Answer, Caller, Daemon
@@ -12,6 +14,7 @@ from stepd.service.cursors import StoredInt, decode_cursor, encode_cursor
 from stepd.service.lives import Work
 from stepd.service.queries import Query, QueryReader, choice, flag, label, name, short_text, time, whole
 from stepd.store.base import ExecutionFilter
+from stepd.store.signals import has_untaken
 from stepd_protocol.executions import ORDERS, ExecutionList, ExecutionSummary
 from stepd_protocol.limits import PAGE_ITEMS, PAGE_ITEMS_MAX
 from stepd_protocol.names import EXECUTION_STATUSES
@@ -54,7 +57,11 @@ async def list_executions(daemon: Daemon, caller: Caller, query: Query) -> Answe
     found, last = await _find(daemon, caller, asked)
     cursor = None if last is None else encode_cursor(_Cursor(last.created_at, last.id, asked.texts))
     now = await daemon.store.now()
-    items = [await _summary(daemon, execution, now) for execution in found]
+    signals: dict[str, list[Signal]] = {}
+    if ended := [execution for execution in found if has_untaken(execution)]:
+        for signal in await daemon.store.untaken(ended):
+            signals.setdefault(signal.execution_id, []).append(signal)
+    items = [await _summary(daemon, execution, now, signals.get(execution.id, ())) for execution in found]
     return reply(200, ExecutionList(items=items, next=cursor))
 
 
@@ -137,8 +144,8 @@ async def _is_blocked(daemon: Daemon, execution: Execution) -> bool:
     return definition is not None and views.is_blocked(execution, definition, daemon.directory.is_served)
 
 
-async def _summary(daemon: Daemon, execution: Execution, now_ms: int) -> ExecutionSummary:
+async def _summary(daemon: Daemon, execution: Execution, now_ms: int, signals: Sequence[Signal]) -> ExecutionSummary:
     definition = await daemon.store.definition(execution.workflow, execution.version)
     if definition is None:
         raise LookupError(f"version {execution.version} of workflow {execution.workflow} is not in the store")
-    return views.execution_summary(execution, definition, daemon.directory, now_ms)
+    return views.execution_summary(execution, definition, daemon.directory, now_ms, signals)

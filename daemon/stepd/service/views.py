@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -17,6 +17,7 @@ from stepd.engine.model import (
     NO_INDEX,
     Execution,
     Parked,
+    Signal,
     Step,
     input_name,
     output_name,
@@ -32,6 +33,7 @@ from stepd_protocol.executions import (
     ExecutionSummary,
     ExecutionView,
     ParentView,
+    SignalNotTaken,
     StandingWrite,
     StepView,
     UsageTotal,
@@ -91,6 +93,7 @@ def execution_view(shown: Shown) -> ExecutionView:
     blocked = [step.blocked for step in steps if step.blocked is not None]
     return ExecutionView(
         **_common(execution, definition),
+        signals_not_taken=_signals_not_taken(rows.signals, payloads=True),
         blocked=min(blocked, key=lambda view: str(view.since)) if blocked else None,
         input=_payload(rows, "input"),
         output=_payload(rows, "output"),
@@ -100,10 +103,14 @@ def execution_view(shown: Shown) -> ExecutionView:
     )
 
 
-def execution_summary(execution: Execution, definition: Compiled, blocking: Blocking, now_ms: int) -> ExecutionSummary:
+def execution_summary(
+    execution: Execution, definition: Compiled, blocking: Blocking, now_ms: int, signals: Sequence[Signal] = ()
+) -> ExecutionSummary:
     """The line of a list. Of a blocked step it knows only that it was queued after the execution began."""
     return ExecutionSummary(
-        **_common(execution, definition), blocked=_blocked_from_graph(execution, definition, blocking, now_ms)
+        **_common(execution, definition),
+        blocked=_blocked_from_graph(execution, definition, blocking, now_ms),
+        signals_not_taken=_signals_not_taken(signals, payloads=False),
     )
 
 
@@ -137,7 +144,6 @@ def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
         "labels": _labels(execution.labels),
         "usage": _usage(execution),
         "standing_writes": _standing_writes(execution, definition),
-        "signals_not_taken": [],
         "created_at": format_time(execution.created_at),
         "started_at": time_or_null(execution.started_at),
         "ended_at": time_or_null(execution.ended_at),
@@ -187,6 +193,17 @@ def _usage(execution: Execution) -> UsageTotal:
 
 def _standing_writes(execution: Execution, definition: Compiled) -> list[StandingWrite]:
     return [StandingWrite(step=compiled.id, index=None) for compiled in definition.steps if stands(execution, compiled)]
+
+
+def _signals_not_taken(signals: Sequence[Signal], *, payloads: bool) -> list[SignalNotTaken]:
+    return [
+        SignalNotTaken(
+            name=signal.name,
+            payload=Raw(signal.payload) if payloads and signal.payload else UNSET,
+            at=format_time(signal.received_at),
+        )
+        for signal in signals
+    ]
 
 
 def _claimable(execution: Execution, definition: Compiled) -> list[Work]:

@@ -15,8 +15,9 @@ import msgspec
 
 from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal
 from stepd.engine.work import Settings
+from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
 from stepd.store.reads import (
     Due,
     Errand,
@@ -39,6 +40,7 @@ __all__ = [
     "Errand",
     "ExecutionFilter",
     "ExecutionRows",
+    "Keep",
     "KeyConflict",
     "Operation",
     "QueueLine",
@@ -54,6 +56,7 @@ __all__ = [
     "Tell",
     "UnknownWorkflow",
     "VersionRow",
+    "Viewed",
     "WorkflowRow",
 ]
 
@@ -86,19 +89,10 @@ class Decide(msgspec.Struct):
     tenants: tuple[str, ...] | None = None
     started_by: str | None = None
     idempotency: Remember | None = None
+    seen_by: Scope | None = None
+    """Where it is given, Done is answered as Viewed: with what this scope sees of the execution afterwards."""
     answer: Any = None
     """Filled in by the store before commit, so that a later operation of the same batch may look at it."""
-
-
-class Remember(msgspec.Struct):
-    """Keep the first 2xx answer to this call under its key, in the same transaction."""
-
-    principal: str
-    target: str
-    key: str
-    body_hash: str
-    encode: Callable[[Any], tuple[int, str | None, bytes] | None]
-    """Makes ``(status, location, body)`` of the operation's answer; None where it isn't a 2xx and nothing is kept."""
 
 
 class Begin(msgspec.Struct):
@@ -180,21 +174,20 @@ class Started(msgspec.Struct):
     definition: Compiled
 
 
-class Replayed(msgspec.Struct):
-    """The call was made before with this key; the first answer."""
+class Viewed(msgspec.Struct):
+    """A command was carried out; ``rows`` is the execution as it stands then, None where it is out of sight."""
 
-    kept: Idempotency
-
-
-class KeyConflict(msgspec.Struct):
-    """The key was used before with another body."""
+    execution_id: str
+    status: str
+    rows: ExecutionRows | None
+    definition: Compiled
 
 
 class UnknownWorkflow(msgspec.Struct):
     """No such workflow, or no such version of it."""
 
 
-Operation: TypeAlias = Decide | Begin | Deal | BeginChild
+Operation: TypeAlias = Decide | Begin | Deal | BeginChild | Keep
 
 
 class Tell(msgspec.Struct):
@@ -278,6 +271,15 @@ class Store(Protocol):
 
     async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
         """Newest (or oldest) first by ``(created_at, id)``."""
+
+    async def untaken(self, executions: Sequence[Execution]) -> list[Signal]:
+        """The signals that no wait took before their execution ended, without payloads."""
+
+    async def correlated(self, correlation: str, tenants: tuple[str, ...] | None, after: str, limit: int) -> list[str]:
+        """Ids of open executions with this correlation, of these tenants (None: all), behind ``after``, by id."""
+
+    async def delivered(self, source: str) -> int:
+        """How many executions have received the signal of this event."""
 
     async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         """Events with ``seq > after``, in order."""

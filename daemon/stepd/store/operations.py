@@ -17,17 +17,17 @@ from stepd.store.base import (
     Deal,
     Decide,
     ExecutionRows,
-    KeyConflict,
     Operation,
-    Remember,
-    Replayed,
     Scope,
     Started,
     UnknownWorkflow,
+    Viewed,
 )
 from stepd.store.children import told_of_start
 from stepd.store.deals import Deals
 from stepd.store.decisions import Decisions
+from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
+from stepd.store.scope import sees
 from stepd.store.transactions import Transaction
 
 
@@ -52,6 +52,9 @@ class Operations:
                     operation.answer = known or await self._begin(transaction, operation)
                 case BeginChild():
                     operation.answer = await self._begin_child(transaction, operation)
+                case Keep():
+                    known = await _remembered(transaction, operation.idempotency)
+                    operation.answer = known or await _keep(transaction, operation)
                 case _:
                     assert_never(operation)
         return [operation.answer for operation in operations]
@@ -59,12 +62,21 @@ class Operations:
     async def _decide(self, transaction: Transaction, operation: Decide) -> Any:
         scope = Scope(operation.tenants, operation.started_by)
         command, decisions = operation.command, self._decisions
+        answer: Any
         if operation.attempt_id is not None:
             answer = await decisions.on_attempt(transaction, command, operation.attempt_id, scope)
         else:
             answer = await decisions.on_execution(transaction, command, operation.execution_id or "", scope)
+        if operation.seen_by is not None and operation.execution_id is not None and isinstance(answer, Done):
+            answer = await self._viewed(transaction, operation.execution_id, answer.status, operation.seen_by)
         await _remember(transaction, operation.idempotency, answer)
         return answer
+
+    async def _viewed(self, transaction: Transaction, execution_id: str, status: str, scope: Scope) -> Viewed:
+        execution = await transaction.execution(execution_id)
+        assert execution is not None
+        rows = await transaction.view(execution_id) if sees(scope, execution) else None
+        return Viewed(execution_id, status, rows, await self._decisions.definition(transaction, execution))
 
     async def _begin(self, transaction: Transaction, operation: Begin) -> Any:
         answer = await self._start(transaction, operation.start, operation.version)
@@ -122,6 +134,12 @@ async def _remembered(transaction: Transaction, call: Remember | None) -> Replay
     if kept is None:
         return None
     return Replayed(kept) if kept.body_hash == call.body_hash else KeyConflict()
+
+
+async def _keep(transaction: Transaction, operation: Keep) -> Any:
+    await transaction.audit(operation.audit)
+    await _remember(transaction, operation.idempotency, operation.outcome)
+    return operation.outcome
 
 
 async def _remember(transaction: Transaction, call: Remember | None, answer: Any) -> None:

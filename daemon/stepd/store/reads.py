@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from stepd.engine.model import Attempt, Execution, Step
+from stepd.engine.model import Attempt, Execution, Signal, Step
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -40,6 +40,8 @@ class ExecutionRows(msgspec.Struct):
     steps: list[Step]
     attempts: list[Attempt]
     payloads: dict[str, bytes]
+    signals: list[Signal] = []
+    """Of an ended execution those that no wait took; their payloads as far as ``signals.PAYLOADS_BYTES`` goes."""
 
 
 class VersionRow(msgspec.Struct):

@@ -10,8 +10,9 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Execution, Idempotency, Step
+from stepd.engine.model import Attempt, Audit, Execution, Idempotency, Step
 from stepd.engine.work import Changes, Loaded, Need
+from stepd.store.base import ExecutionRows
 from stepd.store.dealing import Desk
 
 T = TypeVar("T")
@@ -59,6 +60,12 @@ class Transaction(Protocol):
 
     async def remember(self, row: Idempotency) -> None:
         """Keeps the first answer to a call with a key."""
+
+    async def audit(self, rows: Sequence[Audit]) -> None:
+        """Writes audit rows that belong to no decision."""
+
+    async def view(self, execution_id: str) -> ExecutionRows | None:
+        """All that a view without attempts and payloads is made of."""
 
     async def dealt(self, principal: str, claim_id: str) -> list[str] | None:
         """The leases that a claim was dealt; None where it never was dealt any."""

@@ -9,10 +9,11 @@ import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Execution, Idempotency, Step
+from stepd.engine.model import Attempt, Audit, Execution, Idempotency, Step
 from stepd.engine.work import Changes, Loaded, Need
+from stepd.store.base import ExecutionRows, Scope
 from stepd.store.dealing import Desk
-from stepd.store.sqlite import definitions, loading, records
+from stepd.store.sqlite import definitions, loading, records, views
 from stepd.store.sqlite.queue import candidates
 from stepd.store.sqlite.rows import IDEMPOTENCY
 from stepd.store.sqlite.transaction import Transaction
@@ -80,6 +81,12 @@ class Operating:
 
     async def remember(self, row: Idempotency) -> None:
         self._connection.execute(IDEMPOTENCY.insert, astuple(row))
+
+    async def audit(self, rows: Sequence[Audit]) -> None:
+        records.audit(self._transaction, rows)
+
+    async def view(self, execution_id: str) -> ExecutionRows | None:
+        return views.view(self._connection, execution_id, Scope(), attempts=False, payloads=False)
 
     async def dealt(self, principal: str, claim_id: str) -> list[str] | None:
         values = self._connection.execute(KNOWN_CLAIM, (principal, claim_id)).fetchone()

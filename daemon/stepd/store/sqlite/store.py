@@ -11,7 +11,7 @@ from typing import Any
 
 from stepd.clock import Clock, SystemClock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal
 from stepd.engine.work import Settings
 from stepd.store.base import (
     Due,
@@ -29,7 +29,7 @@ from stepd.store.base import (
 )
 from stepd.store.operations import Operations
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
-from stepd.store.sqlite import definitions, lists, records, removal, upkeep, views
+from stepd.store.sqlite import definitions, lists, records, removal, signals, upkeep, views
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
 from stepd.store.sqlite.errors import unavailable
@@ -144,6 +144,15 @@ class SqliteStore:
 
     async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
         return await self.reader.run(lambda connection: lists.executions(connection, filter_, scope, limit))
+
+    async def untaken(self, executions: Sequence[Execution]) -> list[Signal]:
+        return await self.reader.run(lambda connection: signals.untaken(connection, executions))
+
+    async def correlated(self, correlation: str, tenants: tuple[str, ...] | None, after: str, limit: int) -> list[str]:
+        return self.writer.look(lambda connection: signals.correlated(connection, correlation, tenants, after, limit))
+
+    async def delivered(self, source: str) -> int:
+        return self.writer.look(lambda connection: signals.delivered(connection, source))
 
     async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         if limit <= views.SMALL_EVENTS:

@@ -8,7 +8,8 @@ from typing import Final
 from stepd.engine.model import Attempt, Event, Execution
 from stepd.store.base import ExecutionRows, Scope
 from stepd.store.scope import sees
-from stepd.store.sqlite import loading
+from stepd.store.signals import has_untaken
+from stepd.store.sqlite import loading, signals
 from stepd.store.sqlite.rows import ATTEMPTS, EVENTS, STEPS
 
 SMALL_STEPS: Final = 64
@@ -45,6 +46,8 @@ def small_view(connection: sqlite3.Connection, execution_id: str, scope: Scope) 
     execution = standing(connection, execution_id, scope)
     if execution is None:
         return None
+    if has_untaken(execution):
+        raise TooLarge
     rows = connection.execute(SOME_STEPS, (execution_id, SMALL_STEPS + 1)).fetchall()
     if len(rows) > SMALL_STEPS:
         raise TooLarge
@@ -64,6 +67,7 @@ def view(
         loading.read_steps(connection, execution_id),
         attempts_of(connection, execution_id) if attempts else [],
         dict(connection.execute(ALL_PAYLOADS if payloads else STANDING_PAYLOADS, (execution_id,)).fetchall()),
+        signals.not_taken(connection, execution),
     )
 
 
