@@ -4,13 +4,13 @@ import pytest
 
 from tests.protocol.conftest import MakeFlow
 from tests.support.client import Json
-from tests.support.definitions import cel, read, sleep
+from tests.support.definitions import cel, read, sleep_step
 from tests.support.flow import ahead
 from tests.support.times import instant, seconds
 
 
 def test_it_lasts_its_seconds_and_has_no_output(flow: MakeFlow) -> None:
-    work = flow(sleep("s", seconds=0.2), read("b"), output={"s": cel("steps.s.output"), "is": cel("steps.s.status")})
+    work = flow(sleep_step("s", seconds=0.2), read("b"), output={"s": cel("steps.s.output"), "is": cel("steps.s.status")})
     run = work.start()
     assert run.step("s")["status"] == "waiting"
     lease = work.claim_one()
@@ -23,7 +23,7 @@ def test_it_lasts_its_seconds_and_has_no_output(flow: MakeFlow) -> None:
 
 @pytest.mark.parametrize("until", [{"until": cel("input.at")}, {"seconds": cel("double(input.seconds) / 10.0")}])
 def test_its_end_may_be_computed(flow: MakeFlow, until: Json) -> None:
-    work = flow(sleep("s", **until))
+    work = flow(sleep_step("s", **until))
     at = ahead(work.http, 0.3)
     run = work.start(input={"at": at, "seconds": 3})
     assert run.step("s")["status"] == "waiting"
@@ -34,7 +34,7 @@ def test_its_end_may_be_computed(flow: MakeFlow, until: Json) -> None:
 
 @pytest.mark.parametrize("fields", [{"until": "2020-01-01T00:00:00+05:30"}, {"seconds": cel("0")}])
 def test_a_time_that_has_passed_is_now(flow: MakeFlow, fields: Json) -> None:
-    flow(sleep("s", **fields)).start().until("completed", seconds=3)
+    assert flow(sleep_step("s", **fields)).start().until("completed", seconds=3)["ended_at"]
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_a_time_that_has_passed_is_now(flow: MakeFlow, fields: Json) -> None:
     ],
 )
 def test_a_time_that_cannot_be_had_fails_the_step(flow: MakeFlow, fields: Json) -> None:
-    run = flow(sleep("s", **fields)).start(input={"word": "soon", "no_offset": "2030-01-01T00:00:00"})
+    run = flow(sleep_step("s", **fields)).start(input={"word": "soon", "no_offset": "2030-01-01T00:00:00"})
     view = run.view()
     assert (view["status"], view["error"]["class"]) == ("failed", "expression_failed")
 
 
 def test_such_a_failure_may_be_caught(flow: MakeFlow) -> None:
     caught = [{"class": "expression_failed", "value": 0}]
-    run = flow(sleep("s", seconds=cel("-1"), catch=caught)).start()
+    run = flow(sleep_step("s", seconds=cel("-1"), catch=caught)).start()
     assert run.view()["status"] == "completed"
 
 
 def test_a_sleep_that_ends_in_a_pause_ends_at_resume(flow: MakeFlow) -> None:
-    work = flow(sleep("s", seconds=0.1))
+    work = flow(sleep_step("s", seconds=0.1))
     run = work.start()
     run.pause().expect(202)
     work.start().until("completed", seconds=3)
@@ -73,7 +73,7 @@ def test_a_sleep_that_ends_in_a_pause_ends_at_resume(flow: MakeFlow) -> None:
 
 
 def test_a_cancel_ends_it(flow: MakeFlow) -> None:
-    run = flow(sleep("s", seconds=3600)).start()
+    run = flow(sleep_step("s", seconds=3600)).start()
     run.cancel().expect(202)
     assert run.view()["status"] == "cancelled"
     assert run.statuses() == {"s": "cancelled"}

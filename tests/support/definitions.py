@@ -37,7 +37,7 @@ def wait(id: str = "wait", event: str = "go", **fields: Json) -> dict[str, Json]
     return {"id": id, "kind": "wait", "event": event, **fields}
 
 
-def sleep(id: str = "sleep", **fields: Json) -> dict[str, Json]:
+def sleep_step(id: str = "sleep", **fields: Json) -> dict[str, Json]:
     """A step that lets time pass."""
     return {"id": id, "kind": "sleep", **fields}
 
