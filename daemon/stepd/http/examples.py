@@ -45,6 +45,8 @@ REQUESTS: Final[dict[str, Any]] = {
         "correlation": "ticket-4711",
         "labels": {"team": "billing"},
     },
+    "signal_execution": {"name": "approval", "payload": {"by": "ann"}},
+    "publish_event": {"name": "paid", "correlation": "order 17", "payload": {"amount": 12.5}},
     "cancel_execution": {"reason": "the customer withdrew", "force": False},
     "pause_execution": {},
     "resume_execution": {},
