@@ -10,7 +10,8 @@ from tests.support.times import instant, seconds
 
 
 def test_it_lasts_its_seconds_and_has_no_output(flow: MakeFlow) -> None:
-    work = flow(sleep_step("s", seconds=0.2), read("b"), output={"s": cel("steps.s.output"), "is": cel("steps.s.status")})
+    told = {"s": cel("steps.s.output"), "is": cel("steps.s.status")}
+    work = flow(sleep_step("s", seconds=0.2), read("b"), output=told)
     run = work.start()
     assert run.step("s")["status"] == "waiting"
     lease = work.claim_one()
