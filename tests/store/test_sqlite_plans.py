@@ -10,7 +10,7 @@ import pytest
 
 from stepd.store.base import ExecutionFilter, Scope
 from stepd.store.records import AuditFilter
-from stepd.store.sqlite import definitions, lists, loading, operating, queue, records, removal, upkeep, views
+from stepd.store.sqlite import definitions, lists, loading, operating, queue, records, removal, signals, upkeep, views
 from stepd_migrations import run
 
 BY_KEY = {
@@ -21,6 +21,11 @@ BY_KEY = {
     "unsettled": loading.UNSETTLED,
     "attempts of unsettled": loading.UNSETTLED_ATTEMPTS,
     "payload": loading.PAYLOAD,
+    "kept signal": loading.KEPT,
+    "event known": loading.SOURCE,
+    "event delivered": signals.DELIVERED,
+    "signals not taken": signals.UNTAKEN,
+    "correlated": signals.OPEN.format(tenants=""),
     "attempts": views.ALL_ATTEMPTS,
     "events": views.SOME_EVENTS,
     "spans": views.ALL_SPANS,
@@ -52,6 +57,8 @@ IN_ORDER = {
     "due attempts": upkeep.DUE_ATTEMPTS,
     "due steps": upkeep.DUE_STEPS,
     "open": upkeep.OPEN,
+    "kept signal": loading.KEPT,
+    "correlated": signals.OPEN.format(tenants=" and tenant in (?)"),
 }
 
 

@@ -9,10 +9,11 @@ from typing import Final, assert_never
 
 from stepd.clock import Clock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Execution, Idempotency
+from stepd.engine.model import Attempt, Audit, Execution, Idempotency
 from stepd.engine.work import Changes, Loaded, Need
+from stepd.store.base import ExecutionRows, Scope
 from stepd.store.dealing import Desk
-from stepd.store.postgres import definitions, loading
+from stepd.store.postgres import definitions, loading, views
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
 from stepd.store.postgres.pending import Pending
@@ -119,6 +120,14 @@ class Operating:
         self.changed += 1
         self.held.calls[(row.principal, row.target, row.key)] = row
         self._pending.add_call(row)
+
+    async def audit(self, rows: Sequence[Audit]) -> None:
+        self.changed += 1
+        self._pending.add_audit(rows)
+
+    async def view(self, execution_id: str) -> ExecutionRows | None:
+        await self.flush()
+        return await views.view(self.session, execution_id, Scope(), attempts=False, payloads=False)
 
     async def dealt(self, principal: str, claim_id: str) -> list[str] | None:
         if (principal, claim_id) not in self.held.claims:

@@ -68,6 +68,10 @@ class Pending:
         self._audit += changes.audit
         self._ledger += changes.ledger
 
+    def add_audit(self, rows: Sequence[Audit]) -> None:
+        """Adds audit rows that belong to no decision."""
+        self._audit += rows
+
     def add_call(self, row: Idempotency) -> None:
         """Adds the first answer to a call with a key."""
         self._calls.append(row)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal
 from stepd.engine.work import Settings
 from stepd.store.base import (
     Due,
@@ -25,7 +25,7 @@ from stepd.store.base import (
     WorkflowRow,
 )
 from stepd.store.operations import Operations
-from stepd.store.postgres import definitions, lists, records, removal, upkeep, views
+from stepd.store.postgres import definitions, lists, records, removal, signals, upkeep, views
 from stepd.store.postgres.address import without_secrets
 from stepd.store.postgres.commits import Commits
 from stepd.store.postgres.connections import Pool, Session
@@ -132,6 +132,15 @@ class PostgresStore:
 
     async def executions(self, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
         return await self._read(lambda session: lists.executions(session, filter_, scope, limit))
+
+    async def untaken(self, executions: Sequence[Execution]) -> list[Signal]:
+        return await self._read(lambda session: signals.untaken(session, executions))
+
+    async def correlated(self, correlation: str, tenants: tuple[str, ...] | None, after: str, limit: int) -> list[str]:
+        return await self._read(lambda session: signals.correlated(session, correlation, tenants, after, limit))
+
+    async def delivered(self, source: str) -> int:
+        return await self._read(lambda session: signals.delivered(session, source))
 
     async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         return await self._read(lambda session: views.events(session, execution_id, after, limit))

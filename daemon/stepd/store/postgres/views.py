@@ -6,6 +6,7 @@ from typing import Final
 
 from stepd.engine.model import Attempt, Event, Execution
 from stepd.store.base import ExecutionRows, Scope
+from stepd.store.postgres import signals
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import ATTEMPTS, EVENTS, EXECUTIONS, STEPS
 from stepd.store.scope import sees
@@ -49,6 +50,7 @@ async def view(
         [STEPS.read(values) for values in steps],
         [ATTEMPTS.read(values) for values in attempt_rows],
         dict(bodies),
+        await signals.not_taken(session, execution),
     )
 
 
