@@ -1,4 +1,4 @@
-"""Signals in a store: kept and taken once whatever comes first, found by correlation, and listed when none took them."""
+"""Signals in a store: kept and taken once whatever comes first, found by correlation, listed when none took them."""
 
 from __future__ import annotations
 
