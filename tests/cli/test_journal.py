@@ -9,12 +9,6 @@ from tests.cli.answers import event
 # The kinds of steps that have these don't run yet; until then their type and data say it.
 WITHOUT_WORDS = {
     "step.compensating",
-    "signal.received",
-    "wait.armed",
-    "wait.resumed",
-    "wait.timed_out",
-    "timer.fired",
-    "decision.made",
     "child.started",
     "child.ended",
 }
@@ -53,6 +47,14 @@ def test_a_type_that_came_later_is_told_with_its_data() -> None:
             event(1, "execution.cancel_requested", data={"reason": "late", "force": True}),
             "cancel asked for, by force: late",
         ),
+        (event(1, "signal.received", data={"name": "go", "signal": 1}), "signal received: go"),
+        (event(1, "wait.armed", "ask", data={"event": "go", "timeout_at": None}), "waits for a signal: go"),
+        (event(1, "wait.armed", "nap", data={"until": "2026-11-30T12:00:02.100Z"}), "waits for 2.00 s"),
+        (event(1, "wait.resumed", "ask", data={"event": "go", "signal": 1}), "resumed by a signal: go"),
+        (event(1, "wait.timed_out", "ask", data={"on_timeout": "skip"}), "nothing came in time"),
+        (event(1, "timer.fired", "nap"), "its time has come"),
+        (event(1, "decision.made", "route", data={"rule_ids": ["a", "b"]}), "decided by a, b"),
+        (event(1, "decision.made", "route", data={"rule_ids": []}), "decided by its default"),
         (
             event(1, "execution.reconciliation_required", data={"uncertain": ["pay"], "standing_writes": ["book"]}),
             "needs reconciliation: uncertain pay; writes that stand book",

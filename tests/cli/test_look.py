@@ -172,6 +172,32 @@ def test_steering_asks_once_and_prints_the_status(
     assert (call.method, call.path, call.body) == ("POST", f"/v1/executions/{ID}/{arguments[0]}", sent)
 
 
+def test_a_signal_is_sent_with_its_payload_and_a_key(peer: Peer, stepd: Program) -> None:
+    peer.always("signals", Reply(202, view(status="running")))
+    assert stepd("signal", ID, "approval", "--payload", '{"n": 1.0}').expect(0).out == "running\n"
+    assert stepd("signal", ID, "approval", "--idempotency-key", "mine", "--json").expect(0).out.startswith("{")
+    first, second = peer.calls
+    assert (first.path, first.raw) == (f"/v1/executions/{ID}/signals", b'{"name":"approval","payload":{"n": 1.0}}')
+    assert len(first.headers["idempotency-key"]) == 36
+    assert (second.body, second.headers["idempotency-key"]) == ({"name": "approval", "payload": None}, "mine")
+
+
+def test_an_event_says_how_many_it_reached(peer: Peer, stepd: Program) -> None:
+    peer.script("events", Reply(202, {"delivered": 1}), Reply(202, {"delivered": 2}), Reply(202, {"delivered": 0}))
+    assert stepd("publish", "paid", "order 17", "--payload", "5").expect(0).out == "delivered to 1 execution\n"
+    assert stepd("publish", "paid", "order 17").expect(0).out == "delivered to 2 executions\n"
+    assert json.loads(stepd("publish", "paid", "order 17", "--json").expect(0).out) == {"delivered": 0}
+    assert peer.calls[0].body == {"name": "paid", "correlation": "order 17", "payload": 5}
+
+
+@pytest.mark.parametrize("command", [["signal", ID, "go"], ["publish", "go", "c"]])
+def test_a_payload_that_is_no_json_is_refused_before_anything_is_sent(
+    peer: Peer, stepd: Program, command: list[str]
+) -> None:
+    assert "is no JSON" in stepd(*command, "--payload", "{").expect(64).err
+    assert peer.calls == []
+
+
 def test_workflows_lists_versions_and_chooses_one(peer: Peer, stepd: Program) -> None:
     version = {"digest": "d", "registered_at": "2026-11-30T12:00:00.000Z", "open_executions": 3, "served": True}
     jobs = {"name": "jobs", "current": "2", "versions": [version | {"version": "1"}, version | {"version": "2"}]}

@@ -153,6 +153,30 @@ def test_the_steering_calls(peer: Peer, client: Client) -> None:
     ]
 
 
+def test_signals_and_events_bear_a_key_of_their_own(peer: Peer, client: Client) -> None:
+    peer.always("signals", Reply(202, VIEW))
+    peer.script("events", DROPPED, Reply(202, {"delivered": 2}))
+    with client:
+        assert client.signal("e-1", "approval", {"by": "ann"})["id"] == "e-1"
+        client.signal("e-1", "approval", idempotency_key="mine")
+        assert client.publish("paid", "order 17", 5) == {"delivered": 2}
+    first, second, lost, again = peer.calls
+    assert (first.method, first.path) == ("POST", "/v1/executions/e-1/signals")
+    assert first.body == {"name": "approval", "payload": {"by": "ann"}}
+    assert len(first.headers["idempotency-key"]) == 36
+    assert (second.body, second.headers["idempotency-key"]) == ({"name": "approval", "payload": None}, "mine")
+    assert (again.path, again.body) == ("/v1/events", {"name": "paid", "correlation": "order 17", "payload": 5})
+    assert (lost.raw, lost.headers["idempotency-key"]) == (again.raw, again.headers["idempotency-key"])
+
+
+async def test_signals_and_events_are_awaited(peer: Peer, client: Client) -> None:
+    peer.always("signals", Reply(202, VIEW))
+    peer.always("events", Reply(202, {"delivered": 0}))
+    async with client:
+        assert (await client.signal.aio("e-1", "approval"))["id"] == "e-1"
+        assert await client.publish.aio("paid", "order 17") == {"delivered": 0}
+
+
 def _event(seq: int, type: str = "step.queued") -> dict[str, object]:
     return {"seq": seq, "at": "2026-11-30T12:00:00.000Z", "type": type, "data": {}}
 

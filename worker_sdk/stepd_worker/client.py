@@ -179,6 +179,30 @@ class Client:
         return await self._ask("POST", _execution_path(execution_id, "/cancel"), body)
 
     @call
+    async def signal(
+        self, execution_id: str, name: str, payload: Any = None, *, idempotency_key: str | None = None
+    ) -> Json:
+        """Hands a payload, any JSON, to a wait of this name; it is kept where none is armed yet. Returns the view.
+
+        The same `idempotency_key` with the same rest signals nothing twice; left out, one is made, so that a lost
+        answer doesn't either. Raises ApiError: `not_signalable`, `already_ended`, `invalid_input`, others.
+        """
+        return await self._tell(
+            _execution_path(execution_id, "/signals"), {"name": name, "payload": payload}, idempotency_key
+        )
+
+    @call
+    async def publish(
+        self, name: str, correlation: str, payload: Any = None, *, idempotency_key: str | None = None
+    ) -> Json:
+        """Hands a payload to every open execution with this correlation that can take it; returns `{"delivered"}`.
+
+        `idempotency_key` as in `signal`: sent again with it, an event reaches nobody twice.
+        """
+        body = {"name": name, "correlation": correlation, "payload": payload}
+        return await self._tell("/v1/events", body, idempotency_key)
+
+    @call
     async def pause(self, execution_id: str) -> Json:
         """Stops handing out an execution's steps. Raises ApiError `not_pausable`."""
         return await self._ask("POST", _execution_path(execution_id, "/pause"), {})
@@ -264,6 +288,9 @@ class Client:
         await self.aclose()
 
     # --- How a call is made
+
+    async def _tell(self, path: str, body: Json, idempotency_key: str | None) -> Json:
+        return await self._ask("POST", path, body, headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
 
     async def _ask(
         self,

@@ -107,6 +107,22 @@ def _reconciliation(event: Event, data: _Data) -> str:
     return "needs reconciliation" + (f": {'; '.join(parts)}" if parts else "")
 
 
+def _about(text: str, field: str) -> Callable[[Event, _Data], str]:
+    """The text, and behind it what the data says in this field."""
+    return lambda event, data: f"{text}: {data[field]}" if data.get(field) else text
+
+
+def _armed(event: Event, data: _Data) -> str:
+    if data.get("event"):
+        return f"waits for a signal: {data['event']}"
+    wait = seconds_between(event.get("at"), data.get("until"))
+    return "waits" + (f" for {duration_text(wait)}" if wait is not None and wait > 0 else "")
+
+
+def _decided(event: Event, data: _Data) -> str:
+    return f"decided by {', '.join(map(str, data.get('rule_ids') or ())) or 'its default'}"
+
+
 def _steps(given: Any) -> str:
     """Steps given as ids, or as objects that name the step."""
     names = [
@@ -145,6 +161,12 @@ _PHRASES: Final[Mapping[str, Callable[[Event, _Data], str]]] = {
     "step.uncertain": _with_why("uncertain: nobody can know whether the write happened"),
     "step.held": _just("held"),
     "step.cancelled": _just("cancelled"),
+    "signal.received": _about("signal received", "name"),
+    "wait.armed": _armed,
+    "wait.resumed": _about("resumed by a signal", "event"),
+    "wait.timed_out": _just("nothing came in time"),
+    "timer.fired": _just("its time has come"),
+    "decision.made": _decided,
     "attempt.leased": _attempt_leased,
     "attempt.started": _attempt("started"),
     "attempt.orphaned": _attempt("lapsed: no heartbeat came from its worker"),
