@@ -34,6 +34,7 @@ from stepd.settings import Settings
 from stepd.signals import FORCED_EXIT, StopSignals
 from stepd.starting import StartRefused, StopAsked, check_certificate, make_store, share_settings, until_available
 from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
+from stepd.store.postgres.address import without_secrets
 from stepd.telemetry.logs import set_up_logs
 
 DRAIN_LOOK_SECONDS: Final = 0.1
@@ -107,7 +108,9 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     sweeper, courier = Sweeper(store, pulse.catch_up), Courier(store)
     store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring))
     await until_available(signals, "pulse", pulse.run_once)
-    await until_available(signals, "recovery", lambda: recover(store))
+    if store.alone:
+        await until_available(signals, "recovery", lambda: recover(store))
+    await until_available(signals, "other daemons", store.admit_others)
     await until_available(signals, "workers", directory.load)
     daemon = Daemon(
         settings=settings,
@@ -204,15 +207,15 @@ def _pass_on(
     tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper, courier: Courier, keyring: Keyring
 ) -> None:
     """A commit is known to those who wait for it."""
-    if tell.ready:
+    if tell.ready or tell.everything:
         dispatcher.wake()
-    if tell.executions:
+    if tell.executions or tell.everything:
         watch.tell(tell)
     if tell.timer is not None:
         sweeper.expect(tell.timer)
-    if tell.errands:
+    if tell.errands or tell.everything:
         courier.wake.set()
-    if tell.keys:
+    if tell.keys or tell.everything:
         keyring.wake.set()
 
 
@@ -231,7 +234,7 @@ def _announce(parts: Parts) -> None:
         version("stepd"),
         scheme,
         parts.listening.authority,
-        settings.database,
+        without_secrets(settings.database),
         who,
     )
 

@@ -36,7 +36,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     )
     database: Annotated[
         Text,
-        Meta(description="where executions live: sqlite:///relative/file.db or sqlite:////absolute/file.db"),
+        Meta(
+            description="where executions live: sqlite:///relative/file.db, sqlite:////absolute/file.db or "
+            "postgresql://user@host/database"
+        ),
     ] = "sqlite:///stepd.db"
     allow_owner_role: Annotated[
         bool, Meta(description="on PostgreSQL, take a role that could change the schema, the journal and the audit log")

@@ -13,6 +13,7 @@ from stepd.engine import work
 from stepd.settings import Settings
 from stepd.signals import StopSignals
 from stepd.store.base import Store, StoreUnavailable
+from stepd.store.postgres.address import is_postgres, without_secrets
 from stepd.store.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -32,6 +33,11 @@ class StopAsked(Exception):
 
 def make_store(settings: Settings) -> Store:
     """The store that the database's URL names, not yet open. Raises StartRefused."""
+    if is_postgres(settings.database):
+        # Imported only here: a daemon on a file need not load the driver.
+        from stepd.store.postgres.store import PostgresStore
+
+        return PostgresStore(settings.database, _for_engine(settings), allow_owner_role=settings.allow_owner_role)
     return SqliteStore(sqlite_file(settings), _for_engine(settings))
 
 
@@ -40,11 +46,11 @@ def sqlite_file(settings: Settings) -> Path:
     scheme, mark, rest = settings.database.partition("://")
     if mark and scheme == "sqlite":
         return _file(rest, settings.database)
-    if mark and scheme in ("postgresql", "postgres"):
-        raise StartRefused("--database postgresql://…: PostgreSQL comes in a later release; use sqlite:///stepd.db.")
+    if is_postgres(settings.database):
+        raise StartRefused(f"--database {without_secrets(settings.database)}: PostgreSQL is no file.")
     raise StartRefused(
-        f"--database {settings.database}: no such kind of database; use sqlite:///relative/file.db or "
-        "sqlite:////absolute/file.db."
+        f"--database {settings.database}: no such kind of database; use sqlite:///relative/file.db, "
+        "sqlite:////absolute/file.db or postgresql://user@host/database."
     )
 
 

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -46,8 +47,23 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         return
     key, other = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     file = tmp_path_factory.mktemp("protocol") / "stepd.db"
-    with running(file, env={"STEPD_ADMIN_KEYS": f"tester={key},other={other}"}) as daemon:
+    with (
+        database_url(os.environ.get("STEPD_TEST_STORE") or "sqlite") as database,
+        running(file, env={"STEPD_ADMIN_KEYS": f"tester={key},other={other}"}, database=database) as daemon,
+    ):
         yield Target(daemon.url, key, other)
+
+
+@contextmanager
+def database_url(store: str) -> Iterator[str | None]:
+    """A database on this store; none for a file."""
+    if store == "sqlite":
+        yield None
+        return
+    from tests.support import postgres
+
+    with postgres.database() as database:
+        yield database.daemon_url
 
 
 @pytest.fixture(scope="session")

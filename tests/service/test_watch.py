@@ -33,6 +33,16 @@ async def test_an_older_look_does_not_undo_what_was_told() -> None:
         assert (follower.seq, follower.status) == (5, "completed")
 
 
+async def test_where_anything_may_have_happened_every_follower_has_to_look() -> None:
+    watch = Watch()
+    with watch.follow("e", ME) as follower:
+        watch.tell(changed("e", 5, "running"))
+        assert await follower.changed(5)
+        watch.tell(Tell(ready=True, executions={}, timer=None, everything=True))
+        assert await follower.changed(5)
+        assert (follower.seq, follower.status) == (5, None)
+
+
 async def test_followers_end_with_their_key() -> None:
     watch = Watch()
     with watch.follow("e", ME) as follower, watch.follow("e", Caller("me", "key-2", frozenset(), None)) as other:

@@ -212,10 +212,14 @@ async def test_leases_in_flight_are_counted_by_life(shop: Shop) -> None:
     assert await shop.store.held_leases() == {("hand", "w", "w-1"): 2, ("hand", "w", "w-2"): 1}
 
 
-async def test_labels_of_any_text_are_found(shop: Shop) -> None:
+async def test_any_text_is_found_as_label_tenant_and_correlation(shop: Shop) -> None:
     await shop.register()
-    for text in ("ä😀", "with 'quotes'", 'and "more"', "a\nb", "x" * 256):
-        id_ = await shop.start(labels={"k": text})
+    for text in ("ä😀", "with 'quotes'", 'and "more"', "a\nb", "x" * 256, "a\0b", "\uf8f0", "\uf8f00"):
+        id_ = await shop.start(labels={"k": text}, tenant=text, correlation=text)
+        assert await listed(shop, tenant=text) == await listed(shop, correlation=text) == [id_]
+        assert await listed(shop, Scope((text,))) == [id_]
+        assert [granted.execution.tenant for granted in await shop.claim(tenants=(text,))] == [text]
+        assert sum((await shop.store.held_leases((text,))).values()) == 1
         assert await listed(shop, labels=(("k", text),)) == [id_]
         row = await shop.store.standing(id_, EVERYTHING)
         assert row is not None

@@ -18,10 +18,21 @@ STEPD = Path(sys.executable).with_name("stepd")
 
 
 class Daemon:
-    """One `stepd serve` at a time on a fixed port and SQLite file; it can be started again after it ended."""
+    """One `stepd serve` at a time on a fixed port and database; it can be started again after it ended.
 
-    def __init__(self, file: Path, *flags: str, env: Mapping[str, str] | None = None, port: int | None = None) -> None:
+    The database is the SQLite file, unless the URL of another one is given; its log stands beside the file in any case.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *flags: str,
+        env: Mapping[str, str] | None = None,
+        port: int | None = None,
+        database: str | None = None,
+    ) -> None:
         self.file = file
+        self.database = database or f"sqlite:///{file}"
         self.port = port or free_port()
         self.flags = flags
         self.env = dict(env or {})
@@ -43,7 +54,7 @@ class Daemon:
             "--bind",
             f"127.0.0.1:{self.port}",
             "--database",
-            f"sqlite:///{self.file}",
+            self.database,
             *self.flags,
         )
 
@@ -111,9 +122,11 @@ class Daemon:
 
 
 @contextmanager
-def running(file: Path, *flags: str, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+def running(
+    file: Path, *flags: str, env: Mapping[str, str] | None = None, database: str | None = None
+) -> Iterator[Daemon]:
     """A daemon that serves, for the length of a `with` block."""
-    daemon = Daemon(file, *flags, env=env)
+    daemon = Daemon(file, *flags, env=env, database=database)
     try:
         yield daemon.start()
     finally:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 
 from msgspec import Raw
 
 from stepd.engine.model import Event as EventRow
+from stepd.engine.model import Execution as ExecutionRow
 from stepd.service import views
 from stepd.service.answers import forbidden, no_execution, not_good, reply
 from stepd.service.attempts import Moments, moments_of, needs_journal
@@ -45,7 +47,7 @@ async def view(daemon: Daemon, caller: Caller, execution_id: str, query: Query) 
             return no_execution(execution_id)
         await note_read(daemon, caller, execution_id, standing.tenant)
         if wait and not views.is_settled(standing.status):
-            await _until_settled(follower, wait)
+            await _until_settled(follower, wait, lambda: daemon.store.standing(execution_id, caller.sees()))
             if not daemon.keyring.is_good(caller):
                 return not_good()
     await daemon.directory.refresh()
@@ -145,12 +147,19 @@ def event_view(row: EventRow) -> Event:
     )
 
 
-async def _until_settled(follower: Follower, wait: float) -> None:
+async def _until_settled(follower: Follower, wait: float, look: Callable[[], Awaitable[ExecutionRow | None]]) -> None:
     """Waits until the followed execution has ended or needs reconciliation, at most ``wait`` seconds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait
     while (left := deadline - loop.time()) > 0:
-        if not await follower.changed(left) or views.is_settled(follower.status or ""):
+        if not await follower.changed(left):
+            return
+        if follower.status is None:
+            standing = await look()
+            if standing is None:
+                return
+            follower.note(standing.seq, standing.status)
+        if views.is_settled(follower.status or ""):
             return
 
 

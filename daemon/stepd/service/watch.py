@@ -45,6 +45,11 @@ class Follower:
         self.note(seq, status)
         self._changed.set()
 
+    def look(self) -> None:
+        """The execution may have changed: only a look at it will show."""
+        self.status = None
+        self._changed.set()
+
     def end(self) -> None:
         """Ends the waiting for good."""
         self.ended = True
@@ -75,9 +80,12 @@ class Watch:
             self._forget(execution_id, follower)
 
     def tell(self, tell: Tell) -> None:
-        """Wakes the followers of the executions that have new events."""
+        """Wakes the followers of the executions that have new events, or all of them where that isn't known."""
         if not self._followers:
             return
+        if tell.everything:
+            for follower in [one for followers in self._followers.values() for one in followers]:
+                follower.look()
         for execution_id, (seq, status) in tell.executions.items():
             for follower in self._followers.get(execution_id, ()):
                 follower.tell(seq, status)

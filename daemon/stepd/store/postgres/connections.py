@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import asyncpg
 
@@ -44,7 +44,8 @@ SESSION: Final = {
     "tcp_keepalives_count": "3",
 }
 
-Record: TypeAlias = Any
+MARK: Final = "\uf8f0"
+"""Stands in texts for what follows it: PostgreSQL's texts can't hold NUL, and texts of clients can."""
 
 
 class Session(Protocol):
@@ -60,9 +61,23 @@ class Session(Protocol):
 async def connect(url: str) -> Any:
     """A connection of one's own. Raises what the driver raises."""
     async with asyncio.timeout(CONNECT_SECONDS):
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             url, timeout=CONNECT_SECONDS, command_timeout=ANSWER_SECONDS, server_settings=SESSION
         )
+        await _hold_any_text(connection)
+        return connection
+
+
+def to_text(value: str) -> str:
+    """A text as PostgreSQL can hold it."""
+    if "\0" in value or MARK in value:
+        return value.replace(MARK, f"{MARK}1").replace("\0", f"{MARK}0")
+    return value
+
+
+def from_text(held: str) -> str:
+    """The text that PostgreSQL holds so."""
+    return held.replace(f"{MARK}0", "\0").replace(f"{MARK}1", MARK) if MARK in held else held
 
 
 class Pool:
@@ -83,6 +98,7 @@ class Pool:
             timeout=CONNECT_SECONDS,
             command_timeout=ANSWER_SECONDS,
             server_settings=SESSION,
+            init=_hold_any_text,
             reset=_nothing,  # every transaction is ended by who began it, and nothing else is left behind
         )
         return cls(await pool)
@@ -148,6 +164,10 @@ class Pool:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # its caller has heard it, or is gone
+
+
+async def _hold_any_text(connection: Any) -> None:
+    await connection.set_type_codec("text", schema="pg_catalog", encoder=to_text, decoder=from_text)
 
 
 async def _nothing(_connection: object) -> None:

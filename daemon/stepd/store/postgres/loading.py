@@ -12,7 +12,7 @@ from stepd.engine.model import Ledger
 from stepd.engine.work import Need
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
-from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, LEDGER, SIGNALS, STEPS, unnested
+from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, LEDGER, SIGNALS, STEPS, columns, unnested
 
 MS: Final = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The server's clock as it stands, not as it stood when the transaction began."""
@@ -138,14 +138,14 @@ async def _search(session: Session, held: Held, id_: str, need: Need) -> None:
 async def read_claims(session: Session, held: Held, keys: Sequence[tuple[str, str]]) -> None:
     """Reads which leases these claims, by principal and id, were dealt."""
     held.claims.update(dict.fromkeys(keys))
-    for principal, claim_id, leases in await session.fetch(CLAIMS, *_columns(keys)):
+    for principal, claim_id, leases in await session.fetch(CLAIMS, *columns(keys)):
         held.claims[(principal, claim_id)] = msgspec.json.decode(leases, type=list[str])
 
 
 async def read_calls(session: Session, held: Held, keys: Sequence[tuple[str, str, str]]) -> None:
     """Reads what was first answered to calls with these keys."""
     held.calls.update(dict.fromkeys(keys))
-    for values in await session.fetch(CALLS, *_columns(keys)):
+    for values in await session.fetch(CALLS, *columns(keys)):
         row = IDEMPOTENCY.read(values)
         held.calls[(row.principal, row.target, row.key)] = row
 
@@ -158,7 +158,7 @@ async def _read_all_steps(session: Session, held: Held, ids: list[str]) -> None:
 
 async def _read_steps(session: Session, held: Held, steps: list[tuple[str, Need]]) -> None:
     keys = [(id_, need.ordinal, need.item) for id_, need in steps]
-    for values in await session.fetch(SOME_STEPS, *_columns(keys)):
+    for values in await session.fetch(SOME_STEPS, *columns(keys)):
         held.keep_step(STEPS.read(values))
     for id_, ordinal, item in keys:
         held.steps.setdefault(id_, {}).setdefault((ordinal, item), None)
@@ -186,11 +186,7 @@ async def _read_attempts(session: Session, held: Held, ids: list[str]) -> None:
 
 
 async def _read_payloads(session: Session, held: Held, keys: list[tuple[str, str]]) -> None:
-    for id_, name, body in await session.fetch(PAYLOADS, *_columns(keys)):
+    for id_, name, body in await session.fetch(PAYLOADS, *columns(keys)):
         held.payloads.setdefault((id_, name), body)
     for key in keys:
         held.payloads.setdefault(key, None)
-
-
-def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
-    return [list(column) for column in zip(*rows, strict=True)]

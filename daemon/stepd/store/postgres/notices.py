@@ -1,6 +1,7 @@
 """What daemons on one database tell each other after a commit: short JSON texts on one channel of PostgreSQL.
 
-They say which executions have new events and that there is work, and nothing of what is in either.
+They say which executions have new events and that there is work, and nothing of what is in either. Times to come are
+not told: whoever made one has its sweeper look then, and all others look often enough should that daemon end.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Notice(msgspec.Struct, omit_defaults=True):
     by: str
     """Which daemon tells it; its own it has heard already."""
     ready: bool = False
-    timer: int | None = None
     keys: bool = False
+    errands: bool = False
     executions: dict[str, tuple[int, str]] = {}
 
 
@@ -63,12 +64,17 @@ class Teller:
             self.tell_everything()
             return
         if notice.by != self.by:
-            self.hear(Tell(notice.ready, notice.executions, notice.timer, notice.keys))
+            self.hear(Tell(notice.ready, notice.executions, None, notice.keys, notice.errands))
 
 
 def _texts(by: str, tell: Tell) -> Iterator[str]:
     executions = iter(tell.executions.items())
-    notice = Notice(by, tell.ready, tell.timer, tell.keys, dict(islice(executions, EXECUTIONS_PER_NOTICE)))
-    while notice.executions or notice.ready or notice.keys or notice.timer is not None:
-        yield msgspec.json.encode(notice).decode()
-        notice = Notice(by, executions=dict(islice(executions, EXECUTIONS_PER_NOTICE)))
+    some = dict(islice(executions, EXECUTIONS_PER_NOTICE))
+    if some or tell.ready or tell.keys or tell.errands:
+        yield _text(Notice(by, tell.ready, tell.keys, tell.errands, some))
+    while some := dict(islice(executions, EXECUTIONS_PER_NOTICE)):
+        yield _text(Notice(by, executions=some))
+
+
+def _text(notice: Notice) -> str:
+    return msgspec.json.encode(notice).decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +23,7 @@ from stepd.store.postgres.tables import (
     STEPS,
     UPSERT_PAYLOADS,
     UPSERT_SPANS,
+    columns,
 )
 
 NO_LABELS: Final = 2
@@ -91,16 +91,16 @@ class Pending:
         created = [self._created[id_] for id_ in sorted(self._created)]
         labels = [label for row in created for label in _labels(row)]
         statements: tuple[tuple[str, list[list[Any]]], ...] = (
-            (INSERT_CLAIMS, _transposed(claims)),
+            (INSERT_CLAIMS, columns(claims)),
             (IDEMPOTENCY.insert, IDEMPOTENCY.lists(calls)),
             (EXECUTIONS.insert, EXECUTIONS.lists(created)),
-            (INSERT_LABELS, _transposed(labels)),
+            (INSERT_LABELS, columns(labels)),
             (EXECUTIONS.update, EXECUTIONS.lists(self._executions.values())),
             (STEPS.upsert, STEPS.lists(self._steps.values())),
             (ATTEMPTS.upsert, ATTEMPTS.lists(self._attempts.values())),
-            (UPSERT_PAYLOADS, _transposed([(*key, body) for key, body in self._payloads.items()])),
-            (EVENTS.insert, _transposed(self._events)),
-            (UPSERT_SPANS, _transposed([(*key, body) for key, body in self._spans.items()])),
+            (UPSERT_PAYLOADS, columns([(*key, body) for key, body in self._payloads.items()])),
+            (EVENTS.insert, columns(self._events)),
+            (UPSERT_SPANS, columns([(*key, body) for key, body in self._spans.items()])),
             (SIGNALS.upsert, SIGNALS.lists(self._signals.values())),
             (AUDIT.insert, AUDIT.lists(self._audit)),
             (LEDGER.insert, LEDGER.lists(self._ledger)),
@@ -115,8 +115,3 @@ def _labels(row: Execution) -> list[tuple[str, str, int, str]]:
         return []
     labels = msgspec.json.decode(row.labels, type=dict[str, str])
     return [(key, value, row.created_at, row.id) for key, value in labels.items()]
-
-
-def _transposed(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Rows as one list a column; nothing where there are none."""
-    return [list(column) for column in zip(*rows, strict=True)]

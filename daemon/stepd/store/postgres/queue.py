@@ -16,7 +16,7 @@ from stepd.store.base import Request
 from stepd.store.dealing import Desk, Order, order_of
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
-from stepd.store.postgres.tables import EXECUTIONS, STEPS, unnested
+from stepd.store.postgres.tables import EXECUTIONS, STEPS, columns, unnested
 
 QueueKey: TypeAlias = tuple[str, str | None, str | None, str | None]
 """Workflow, version, tenant, step; None for all."""
@@ -126,10 +126,9 @@ class Queue:
                 yield row
 
     async def _find(self, statement: str, keys: list[QueueKey], wanted: Counter[QueueKey]) -> None:
-        columns = [list(column) for column in zip(*keys, strict=True)]
         depths = [wanted[key] for key in keys]
         found: list[dict[str, list[Order]]] = [{} for _ in keys]
-        for number, *values in await self._session.fetch(statement, list(range(len(keys))), *columns, depths):
+        for number, *values in await self._session.fetch(statement, list(range(len(keys))), *columns(keys), depths):
             step = STEPS.read(values[: len(STEPS.columns)])
             execution = EXECUTIONS.read(values[len(STEPS.columns) :])
             self._held.executions.setdefault(execution.id, execution)

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from stepd.engine.model import Audit, Idempotency
 from stepd.ids import new_id
 from stepd.store.listing import audit_conditions
-from stepd.store.postgres.connections import Session
+from stepd.store.postgres.connections import Session, to_text
 from stepd.store.postgres.tables import AUDIT, IDEMPOTENCY, KEYS, WORKERS, numbered
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 
@@ -117,5 +117,8 @@ async def workers(session: Session, since: int) -> list[WorkerRow]:
 
 async def held_leases(session: Session, tenants: tuple[str, ...] | None) -> dict[tuple[str, str, str], int]:
     """Leases in flight by (principal, worker, instance)."""
-    found = await (session.fetch(HELD) if tenants is None else session.fetch(HELD_OF_TENANTS, list(tenants)))
+    if tenants is None:
+        found = await session.fetch(HELD)
+    else:
+        found = await session.fetch(HELD_OF_TENANTS, [to_text(tenant) for tenant in tenants])
     return {(principal, worker, instance): count for principal, worker, instance, count in found}

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from stepd.store.postgres.connections import Session
-from stepd.store.postgres.tables import EXECUTIONS, unnested
+from stepd.store.postgres.tables import EXECUTIONS, columns, unnested
 from stepd_protocol.limits import IDEMPOTENCY_KEPT_SECONDS
 
 CLAIMS_KEPT_MS: Final = 600_000
@@ -86,7 +86,7 @@ async def remove_ended(session: Session, now: int, limit: int) -> int:
         for key, value in msgspec.json.decode(row.labels, type=dict[str, str]).items()
     ]
     if labels:
-        await session.execute(REMOVE_LABELS, *(list(column) for column in zip(*labels, strict=True)))
+        await session.execute(REMOVE_LABELS, *columns(labels))
     await session.execute(REMOVE, ids)
     await session.execute(LEAVE, ids)
     return len(rows)

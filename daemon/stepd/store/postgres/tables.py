@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal, Step
 from stepd.store.base import VersionRow
+from stepd.store.postgres.connections import to_text
 from stepd.store.records import KeyRow, WorkerRow
 from stepd.store.tables import Columns, Row
 
@@ -39,7 +40,17 @@ class Table(Columns[Row]):
 
     def lists(self, rows: Iterable[Row]) -> list[list[Any]]:
         """The parameters of a statement for these rows; nothing where there are none."""
-        return [list(column) for column in zip(*map(astuple, rows), strict=True)]
+        return columns([astuple(row) for row in rows])
+
+
+def columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Rows as one list a column, the parameters of a statement with ``unnest``; nothing where there are no rows."""
+    return [[_held(value) for value in column] for column in zip(*rows, strict=True)]
+
+
+def _held(value: Any) -> Any:
+    """What stands in a list; the driver has a codec of its own for lists of texts."""
+    return to_text(value) if type(value) is str else value
 
 
 def unnested(*arrays: str) -> str:
