@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from stepd.engine import commands as c
 from stepd.engine.prefetch import needs_of_call, needs_of_lease, needs_of_next
 from stepd.engine.work import Need
-from stepd.store.base import Begin, Deal, Decide, Operation
+from stepd.store.base import Begin, BeginChild, Deal, Decide, Operation
 from stepd.store.deals import LEASES_AT_ONCE
 from stepd.store.postgres import loading
 from stepd.store.postgres.operating import Operating
@@ -22,6 +22,7 @@ async def prefetch(transaction: Operating, operations: Sequence[Operation]) -> N
     await _calls(transaction, operations)
     leases = await _claims(transaction, deals)
     ids = [one.execution_id for one in decides if one.execution_id is not None]
+    ids += [one.execution_id for one in operations if isinstance(one, BeginChild)]
     attempts = [id_ for one in decides if (id_ := _attempt_of(one)) is not None] + leases
     await transaction.lock(ids, attempts)
     if deals:
