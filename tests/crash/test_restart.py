@@ -6,7 +6,7 @@ from tests.crash.conftest import MakeDaemon
 from tests.support import raw
 from tests.support.client import Http, Json
 from tests.support.daemon import Daemon
-from tests.support.definitions import AT_ONCE, read, safe_write, unique, write
+from tests.support.definitions import AT_ONCE, read, safe_write, sleep_step, unique, wait, write
 from tests.support.flow import Flow, make_flow
 from tests.support.wait import moment
 
@@ -95,6 +95,31 @@ def test_a_retry_and_a_scheduled_start_are_not_lost(make_daemon: MakeDaemon) -> 
     assert run.view()["status"] == "waiting"
     assert far.view()["status"] == "scheduled"
     assert work.claim_one(wait_seconds=10).attempt == 2
+
+
+def test_waits_their_signals_and_sleeps_are_not_lost(make_daemon: MakeDaemon) -> None:
+    daemon = make_daemon().start()
+    work = flow_on(
+        daemon,
+        read("a", needs=[]),
+        wait("kept", needs=["a"]),
+        wait("armed", "come", needs=[]),
+        wait("late", "never", needs=[], timeout_seconds=0.2, on_timeout="skip"),
+        sleep_step("nap", needs=[], seconds=0.2),
+    )
+    run, lease = work.begin()
+    key = unique("key")
+    told = run.signal("go", 1, key=key).expect(202)
+    daemon.kill()
+    moment(0.3)
+    daemon.start()
+    assert run.signal("go", 1, key=key).expect(202) == told
+    run.step_until("succeeded", id="nap", seconds=3)
+    run.step_until("skipped", id="late", seconds=3)
+    lease.complete().expect(200)
+    assert run.statuses()["kept"] == "succeeded"
+    run.signal("come").expect(202)
+    assert run.view()["status"] == "completed"
 
 
 def test_a_started_write_goes_on_and_its_worker_settles_it(make_daemon: MakeDaemon) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stepd.engine.work import Settings as EngineSettings
-from stepd.service import executions, reads, workers, workflows
+from stepd.service import executions, reads, signals, workers, workflows
 from stepd.service.base import Caller, Daemon, Reply
 from stepd.service.directory import Directory
 from stepd.service.dispatcher import Dispatcher
@@ -30,11 +30,11 @@ class Service:
 
     def __init__(self, daemon: Daemon, file: Path) -> None:
         self.daemon = daemon
-        self._file = file
+        self.file = file
 
     def audited(self) -> list[tuple[str, str, str]]:
         """The audit log: who did what, and how it went."""
-        with closing(sqlite3.connect(self._file)) as connection:
+        with closing(sqlite3.connect(self.file)) as connection:
             return list(connection.execute("select principal, action, outcome from audit order by at, id"))
 
     async def register(self, *steps: Any, name: str = "w", caller: Caller = ME, **fields: Any) -> tuple[int, Any]:
@@ -61,6 +61,9 @@ class Service:
     async def fail(self, lease: Any, class_: str, *, caller: Caller = ME, **fields: Any) -> tuple[int, Any]:
         body = _bytes({"fence": lease["fence"], "class": class_, **fields})
         return _read(await workers.fail(self.daemon, caller, lease["id"], body))
+
+    async def signal(self, id: str, *, key: str | None = None, caller: Caller = ME, **fields: Any) -> tuple[int, Any]:
+        return _read(await signals.signal(self.daemon, caller, id, _bytes(fields), key))
 
     async def view(self, id: str, *, caller: Caller = ME, **query: str) -> tuple[int, Any]:
         return _read(await reads.view(self.daemon, caller, id, list(query.items())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from stepd.engine import commands as c
 from stepd.engine.model import Attempt
+from stepd.loops.sweeper import Sweeper
 from stepd.store.base import Decide, Due
 from stepd.store.records import WorkerRow
 from tests.store.shop import EVERYTHING, NOON, Shop, claim, heartbeat, remember, step
@@ -20,6 +22,30 @@ RECLAIM = 15_000
 async def attempt(shop: Shop, id_: str) -> Attempt:
     (row,) = (await shop.view(id_, attempts=True)).attempts
     return row
+
+
+async def test_many_sleeps_that_end_at_once_hold_up_no_claim(shop: Shop) -> None:
+    await shop.register("naps", steps=[{"id": "nap", "kind": "sleep", "seconds": 1}])
+    await shop.register()
+    await asyncio.gather(*(shop.start("naps") for _ in range(256)))
+    await shop.start()
+    shop.clock.at += 2_000
+    shop.told.clear()
+
+    async def nothing() -> None:
+        """There is nothing to catch up with."""
+
+    def ended() -> int:
+        return sum(status == "completed" for tell in shop.told for _, status in tell.executions.values())
+
+    sweep = asyncio.create_task(Sweeper(shop.store, nothing).run_once())
+    async with asyncio.timeout(10):
+        while not ended():  # noqa: ASYNC110 — what is polled for is no event
+            await asyncio.sleep(0)
+        await shop.claim_one()
+        assert ended() < 128
+        await sweep
+    assert ended() == 256
 
 
 # -- pulse and grace ------------------------------------------------------------------------------------------------

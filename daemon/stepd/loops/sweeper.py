@@ -11,6 +11,8 @@ from stepd.engine.commands import AttemptDue, Command, ExecutionDue, StepDue
 from stepd.store.base import Decide, Due, Store, StoreUnavailable
 
 BATCH: Final = 256
+AT_ONCE: Final = 32
+"""Of a batch so many are given to the store together: what others want meanwhile stands behind no more than these."""
 LOOK_SECONDS: Final = 0.5
 """It looks at least this often, whatever was told of times to come."""
 SOON_SECONDS: Final = 0.001
@@ -63,8 +65,11 @@ class Sweeper:
         return time.time() * 1000 + self._ahead_ms
 
     async def _deal_with(self, due: list[Due]) -> None:
-        """Gives each its command; they share commits. One that fails is logged and stands until the next look."""
-        results = await asyncio.gather(*(self._submit(one) for one in due), return_exceptions=True)
+        """Gives each its command; some share a commit. One that fails is logged and stands until the next look."""
+        results: list[BaseException | None] = []
+        for begin in range(0, len(due), AT_ONCE):
+            some = due[begin : begin + AT_ONCE]
+            results += await asyncio.gather(*(self._submit(one) for one in some), return_exceptions=True)
         away: StoreUnavailable | None = None
         for one, result in zip(due, results, strict=True):
             if isinstance(result, StoreUnavailable):
