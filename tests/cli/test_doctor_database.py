@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from stepd.doctor import database, examination
+from stepd.doctor import examination
+from stepd.doctor import file as examined_file
 from stepd.store.sqlite import holders, inspection
 from stepd_migrations import HEAD
 from tests.cli.examining import examine, prints
@@ -160,7 +161,7 @@ def test_a_file_that_may_not_be_used(made: Path, mode: int, of_directory: int, s
 
 
 def test_a_disk_without_room_is_wrong() -> None:
-    found = database._free(Path("/proc/version"))
+    found = examined_file._free(Path("/proc/version"))
     assert (found.check, found.status) == ("disk", "wrong"), "this file system never has any"
     assert "Make room" in (found.way_out or "")
 

@@ -13,13 +13,15 @@ from stepd.doctor.configuration import (
     examine_settings,
     examine_tls,
 )
-from stepd.doctor.database import Database, examine_database
+from stepd.doctor.database import Database
+from stepd.doctor.file import examine_file
 from stepd.doctor.findings import Finding, warning
 from stepd.doctor.queue import examine_queue
 from stepd.doctor.running import examine_running
 from stepd.doctor.variables import examine_variables
 from stepd.settings import Settings
 from stepd.starting import differences
+from stepd.store.postgres.address import is_postgres
 
 NO_SETTINGS: Final = b"{}"
 
@@ -31,7 +33,8 @@ def examine(
     now = SystemClock().now()
     settings, findings = examine_settings(flags, environment)
     keys, of_keys = examine_keys(environment)
-    database = examine_database(settings, now)
+    database = _database(settings, now)
+    now = database.now or now
     findings += [*examine_variables(environment), *of_keys]
     stored = _stored_keys(database)
     if stored is not None and of_keys[0].status == "ok":
@@ -43,6 +46,15 @@ def examine(
     if contents is not None and contents.service is not None:
         findings += examine_queue(contents, now, is_held=database.held.is_held)
     return findings
+
+
+def _database(settings: Settings, now: int) -> Database:
+    if not is_postgres(settings.database):
+        return examine_file(settings, now)
+    # Imported only here: who has a file need not load the driver.
+    from stepd.doctor.postgres import examine_postgres
+
+    return examine_postgres(settings, now)
 
 
 def _stored_keys(database: Database) -> tuple[int, int] | None:

@@ -6,8 +6,8 @@ from typing import Final
 from stepd.doctor.findings import Finding, counted, ok, warning
 from stepd.service.lives import Life, LifeKey, Work, serves_of, tenants_of
 from stepd.store.base import QueueLine
+from stepd.store.contents import Contents
 from stepd.store.records import WorkerRow
-from stepd.store.sqlite.inspection import Contents
 from stepd_protocol.limits import WORKER_LIVE_SECONDS
 
 NAMED_MAX: Final = 3

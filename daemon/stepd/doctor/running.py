@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from stepd.doctor.database import Holding
 from stepd.doctor.findings import Finding, ok, warning, wrong
 from stepd.store.records import ServiceRow
-from stepd.store.sqlite.holders import Held
 from stepd_worker.transport import Endpoint
 
 ANSWER_SECONDS: Final = 5.0
@@ -30,8 +30,8 @@ class Said(NamedTuple):
     ahead_seconds: float | None
 
 
-def examine_running(url: str | None, key: str | None, holder: Held, service: ServiceRow | None) -> list[Finding]:
-    """The checks of the daemon at `url`, else at STEPD_URL. `holder` and `service`: what the database's file says."""
+def examine_running(url: str | None, key: str | None, holder: Holding, service: ServiceRow | None) -> list[Finding]:
+    """The checks of the daemon at `url`, else at STEPD_URL. `holder` and `service`: what the database says."""
     try:
         endpoint = Endpoint(url, key)
     except ValueError as fault:
@@ -83,7 +83,7 @@ def _ahead(date: str | None) -> float | None:
     return theirs - ours if theirs > ours else min(theirs + 1 - ours, 0)
 
 
-def _unreachable(endpoint: Endpoint, holder: Held, fault: Exception) -> Finding:
+def _unreachable(endpoint: Endpoint, holder: Holding, fault: Exception) -> Finding:
     if isinstance(fault, ssl.SSLError):
         return warning("daemon", f"no TLS with {endpoint.url}: {fault}", "Look at the certificate and its authority.")
     if holder.is_held:

@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from stepd.store.base import QueueLine, Scope, Serve
-from stepd.store.records import ServiceRow, WorkerRow
+from stepd.store.base import Scope, Serve
+from stepd.store.contents import OVERDUE_MS, WORKERS_MS, Contents
+from stepd.store.records import ServiceRow
 from stepd.store.sqlite import lists, records
 from stepd.store.sqlite.errors import PRIMARY_MASK, unavailable
 from stepd.store.sqlite.schema import TABLES, VERSION
@@ -26,8 +27,6 @@ PROGRESS_STEPS: Final = 10_000
 DAMAGES_MAX: Final = 5
 SIGNS_OF_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """The last is a table or an index that is missing, though the version says that it is there."""
-OVERDUE_MS: Final = 5_000
-WORKERS_MS: Final = 3_600_000
 
 CHECK: Final = f"pragma quick_check({DAMAGES_MAX})"
 KEYS: Final = (
@@ -50,25 +49,6 @@ class Unreadable(Exception):
     def __init__(self, why: str, *, is_damaged: bool = False) -> None:
         super().__init__(why)
         self.is_damaged = is_damaged
-
-
-class Contents(msgspec.Struct, kw_only=True):
-    """What a database file holds. All counts are of one moment or nearly so; times in ms."""
-
-    tables: int
-    version: str | None
-    """The schema's; None where no table says so."""
-    service: ServiceRow | None = None
-    keys: int = 0
-    """Also revoked ones."""
-    admins: int = 0
-    reconciliation: int = 0
-    orphans: int = 0
-    overdue: int = 0
-    """What should have been acted upon more than five seconds ago."""
-    queue: list[QueueLine] = []
-    workers: list[WorkerRow] = []
-    """Those heard of within the last hour."""
 
 
 def is_database(file: Path) -> bool:
