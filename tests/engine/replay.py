@@ -43,7 +43,11 @@ def replay(events: Iterable[Event], steps: Iterable[str]) -> tuple[str, dict[str
             statuses[_step(event)] = _STEP_TYPES[event.type]
         elif event.type == "attempt.leased":
             statuses[_step(event)] = msgspec.json.decode(event.data)["status"]
-        elif event.type == "step.held" and statuses[_step(event)] in ("leased", "running"):
+        elif event.type == "execution.resolved":
+            status = "going"
+            for one in msgspec.json.decode(event.data).get("anew", []):
+                statuses[one["step"]] = "pending"
+        elif event.type == "step.held" and statuses[_step(event)] in ("leased", "running", "uncertain", "failed"):
             statuses[_step(event)] = "queued"
     return status, statuses
 

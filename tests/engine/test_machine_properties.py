@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stepd.engine import commands as c
-from stepd.engine.model import ENDED, GOING, Attempt
+from stepd.engine.model import ENDED, GOING, Attempt, Step
 from tests.engine.replay import replay
-from tests.engine.world import ACTOR, World
+from tests.engine.world import ACTOR, World, result
 
 EVENTS = ("approved", "paid")
+OUTCOMES = ("succeeded", "as_reported", "absent")
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 
 
@@ -22,7 +23,13 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
     """A small graph of steps: tasks of every effect and delivery, waits, sleeps, decisions, with all they can have."""
     count = draw(st.integers(1, 5))
     steps = [draw(tasks(number) if draw(st.integers(0, 2)) else others(number)) for number in range(count)]
-    definition: dict[str, Any] = {"steps": steps, "on_failure": draw(st.sampled_from(["fail", "reconcile"]))}
+    for task in [step for step in steps if "write" in step.get("effect", "")]:
+        if draw(st.booleans()):
+            undo = draw(tasks(0)) | {"id": f"undo-{task['id']}"}
+            task["compensate"] = undo["id"]
+            steps.append(undo)
+    on_failure = draw(st.sampled_from(["fail", "reconcile", "compensate"]))
+    definition: dict[str, Any] = {"steps": steps, "on_failure": on_failure}
     definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
     if draw(st.booleans()):
         definition["timeout_seconds"] = draw(st.sampled_from([20, 200]))
@@ -71,7 +78,7 @@ def others(draw: st.DrawFn, number: int) -> dict[str, Any]:
 
 
 class Life(RuleBasedStateMachine):
-    """Claims, heartbeats, outcomes, lapses, cancels, pauses, restarts, in any order."""
+    """Claims, heartbeats, outcomes, lapses, cancels, pauses, restarts, resolutions, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,6 +163,25 @@ class Life(RuleBasedStateMachine):
         if chance == 3:
             self.live.run(c.Recover(1000))
 
+    @precondition(lambda self: self.world is not None and self.world.execution.status == "reconciliation_required")
+    @rule(
+        data=st.data(), close=st.sampled_from([None, None, None, "absent_verified", "compensated_verified", "accepted"])
+    )
+    def resolve(self, data: st.DataObject, close: str | None) -> None:
+        before = self.live.execution.seq
+        if close is not None:
+            answer = self.live.close(close)
+        else:
+            answer = self._resume_with([data.draw(st.sampled_from(OUTCOMES)) for _ in self._untold()])
+        assert isinstance(answer, c.Resolved) == (self.live.execution.seq > before), "a refusal changed something"
+
+    def _untold(self) -> list[Step]:
+        return [row for row in self.live.steps.values() if row.status == "uncertain"]
+
+    def _resume_with(self, outcomes: list[str]) -> Any:
+        told = [result(row.step, outcome, 1) for row, outcome in zip(self._untold(), outcomes, strict=True)]
+        return self.live.resume_with(*told)
+
     @precondition(lambda self: self.world is not None and self.world.attempts)
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
@@ -171,20 +197,29 @@ class Life(RuleBasedStateMachine):
         assert steps == {step: self.live.status(step) for step in steps}
 
     def teardown(self) -> None:
-        """Left alone with an honest worker, an execution that waits for no operator ends."""
+        """Left alone with an honest worker and an operator who knows, an execution ends."""
         if self.world is None:
             return
         self.live.run(c.Resume(ACTOR))
-        for _ in range(60):
+        for patience in reversed(range(60)):
             while granted := self.live.claim():
                 self.live.heartbeat(granted.attempt, started=True)
                 self.live.complete(granted.attempt, 1)
             for name in EVENTS:
                 self.live.signal(name, 1)
             self.live.pass_time(60_000)
-            if self.live.execution.status in (*ENDED, "reconciliation_required"):
+            if self.live.execution.status == "reconciliation_required":
+                self._operate(patience)
+            if self.live.execution.status in ENDED:
                 return
         raise AssertionError(f"still {self.live.execution.status}")
+
+    def _operate(self, patience: int) -> None:
+        """Every doubtful write did happen; what can't go on, or fails again and again, is closed."""
+        answer = self._resume_with(["succeeded"] * len(self._untold())) if patience > 30 else None
+        if not isinstance(answer, c.Resolved):
+            answer = self.live.close("accepted")
+        assert isinstance(answer, c.Resolved), answer
 
 
 TestLife = Life.TestCase

@@ -178,6 +178,44 @@ class Signal(msgspec.Struct, frozen=True):
     """The event that it comes by, for an execution to take it once."""
 
 
+class Result(msgspec.Struct, frozen=True):
+    """What an operator says of one step, or of one item of it. ``state`` is None where none was given."""
+
+    step: str
+    index: int
+    outcome: Literal["succeeded", "as_reported", "absent"]
+    output: bytes | None = None
+    state: bytes | None = None
+
+
+class ResumeWith(msgspec.Struct, frozen=True):
+    """Let the execution go on with these results."""
+
+    results: tuple[Result, ...]
+
+
+class Close(msgspec.Struct, frozen=True):
+    """End the execution without running anything more."""
+
+    verification: Literal["absent_verified", "compensated_verified", "accepted"]
+
+
+class Resolve(msgspec.Struct, frozen=True):
+    """An operator says what becomes of an execution that needs reconciliation."""
+
+    actor: Actor
+    resolution_id: str
+    key: str
+    """The call's ``Idempotency-Key``: one command by one operator, for ever."""
+    digest: str
+    body: bytes
+    """The call's body, for the ledger; ``digest`` is of its canonical form."""
+    resolution: ResumeWith | Close
+    reference: str
+    reason: str
+    expected_revision: int | None
+
+
 class Recover(msgspec.Struct, frozen=True):
     """A daemon started alone and judges what it found open."""
 
@@ -249,6 +287,7 @@ Command: TypeAlias = (
     | Pause
     | Resume
     | Signal
+    | Resolve
     | Recover
     | ChildBegun
     | ChildRefused
@@ -296,6 +335,34 @@ class Conflict(msgspec.Struct, frozen=True):
     execution_id: str
 
 
+class Resolved(msgspec.Struct, frozen=True):
+    """A resolution was carried out; kept in the ledger for who sends the same again."""
+
+    execution_id: str
+    status: str
+    direction: str
+    revision: int
+    standing_writes: tuple[str, ...]
+    resolution_id: str
+    at: int
+    operator: str
+    replayed: bool = False
+
+
+class KeyUsed(msgspec.Struct, frozen=True):
+    """The call's key belongs to another resolution of this execution, or to another operator's."""
+
+
+class Unresolvable(msgspec.Struct, frozen=True):
+    """A resolution that can't be carried out: ``(JSON Pointer into the request, message)`` each.
+
+    ``only_outputs``: each of them is an output that doesn't fit.
+    """
+
+    faults: tuple[tuple[str, str], ...]
+    only_outputs: bool
+
+
 class TooMany(msgspec.Struct, frozen=True):
     """A signal that nobody waits for yet, where as many are kept already as may be."""
 
@@ -335,7 +402,21 @@ class Granted(msgspec.Struct, frozen=True):
     max_attempts: int
 
 
-Answer: TypeAlias = NotFound | Done | Refused | Conflict | InvalidInput | TooMany | Alive | Told | Granted | None
+Answer: TypeAlias = (
+    NotFound
+    | Done
+    | Refused
+    | Conflict
+    | InvalidInput
+    | TooMany
+    | Alive
+    | Told
+    | Granted
+    | Resolved
+    | KeyUsed
+    | Unresolvable
+    | None
+)
 
 
 def error_json(class_: str, message: str, details: bytes | None = None, **more: Any) -> bytes:

@@ -14,7 +14,7 @@ from stepd.engine.expressions import ExpressionFailed
 from stepd.engine.inputs import StepFailed, keep_input, take_input
 from stepd.engine.model import Step, checkpoint_of, input_name, output_name
 from stepd.engine.newrows import new_row
-from stepd.engine.standing import note_standing, queue
+from stepd.engine.standing import note_undone, queue
 from stepd.engine.verdicts import is_write
 from stepd.engine.work import Work
 
@@ -35,7 +35,7 @@ def undo_next(work: Work) -> Undoing:
         if compensation is None:
             _call(work, work.definition.steps[ordinal], success)
         elif compensation.status == "succeeded":
-            _note_undone(work, success)
+            note_undone(work, success)
         else:
             return "stuck" if compensation.status in ("failed", "uncertain") else "under way"
     return "done"
@@ -57,12 +57,6 @@ def _latest(work: Work) -> Step | None:
 def _may_stand(step: CompiledStep) -> bool:
     """Whether a write of the step can stand, or one of its children's."""
     return (is_write(step) and step.undoes is None) or step.kind == "workflow"
-
-
-def _note_undone(work: Work, success: Step) -> None:
-    work.change_step(success.ordinal, success.index).standing_seq = None
-    if work.latest_success([success.ordinal]) is None:
-        note_standing(work, success.ordinal, stand=False)
 
 
 def _call(work: Work, compiled: CompiledStep, success: Step) -> None:

@@ -10,7 +10,7 @@ from stepd.engine.children import ask_to_end
 from stepd.engine.commands import error_json
 from stepd.engine.compensating import undo_next
 from stepd.engine.model import ENDED, OPEN_MARKS, OUTSIDE, Attempt, Parked, Step
-from stepd.engine.standing import end_attempt, set_due, set_status, settle_row, stands
+from stepd.engine.standing import end_attempt, set_due, set_status, settle_row, standing_writes
 from stepd.engine.verdicts import is_write, worst
 from stepd.engine.work import Work
 
@@ -90,11 +90,6 @@ def remove_at(work: Work) -> int:
     """When retention takes an execution that is to be kept for its time from now on."""
     retention = work.definition.retention_ms
     return work.now + (work.settings.retention_ms if retention is None else retention)
-
-
-def standing_writes(work: Work) -> list[str]:
-    """Ids of the steps whose write succeeded and was not undone, or that had a child with such a write."""
-    return [step.id for step in work.definition.steps if stands(work.execution, step)]
 
 
 def hold(work: Work, row: Step, attempt: int | None = None, worker: str | None = None) -> None:

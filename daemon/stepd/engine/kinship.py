@@ -6,9 +6,10 @@ from stepd.engine.advance import advance
 from stepd.engine.canonical import decode, encode
 from stepd.engine.children import block, let_go, note_writes, open_row, unblock
 from stepd.engine.commands import ChildBegun, ChildNews, ChildRefused, Done, ErrandDone, NewsTaken, error_json
-from stepd.engine.ending import remove_at, standing_writes
+from stepd.engine.ending import remove_at
 from stepd.engine.model import ENDED, NO_INDEX, Execution, Step
 from stepd.engine.results import fail_step, succeed_with
+from stepd.engine.standing import standing_writes
 from stepd.engine.work import Work
 
 # -- the parent's side ------------------------------------------------------------------------------------------------

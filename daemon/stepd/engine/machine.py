@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from stepd.engine import commands as c
-from stepd.engine import control, kinship, leasing, recovery, settling, signals, sweeping
+from stepd.engine import control, kinship, leasing, recovery, resolving, settling, signals, sweeping
 from stepd.engine.beginning import begin, exclusive_key
 from stepd.engine.standing import refresh_status
 from stepd.engine.work import Work
@@ -53,6 +53,8 @@ def _dispatch(work: Work, command: c.Command) -> c.Answer:
             return control.resume(work, command)
         case c.Signal():
             return signals.signal(work, command)
+        case c.Resolve():
+            return resolving.resolve(work, command)
         case c.Recover():
             return recovery.recover(work, command)
         case c.ChildBegun():

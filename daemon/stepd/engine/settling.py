@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from stepd.engine.accepting import output_faults, patched
 from stepd.engine.advance import advance
-from stepd.engine.canonical import decode
 from stepd.engine.commands import Complete, Fail, NotFound, Refused, Told
 from stepd.engine.failing import Failure, Kind, settle_failure
 from stepd.engine.model import Attempt, Step
@@ -36,8 +36,8 @@ def complete(work: Work, command: Complete) -> Told | Refused | NotFound:
     if answer is not None:
         return answer
     attempt, row, late = _accept(work, command, "complete")
-    state = _patched_state(work, command)
-    faults = _faults(work, attempt, command, state)
+    state = patched(work.payload("state") or b"{}", command.state) if command.state else None
+    faults = output_faults(work, attempt.ordinal, command.output, state)
     if faults:
         attempt.effect = "applied" if is_write(work.definition.steps[attempt.ordinal]) else "none"
         row.effect = worst(row.effect, attempt.effect)
@@ -138,31 +138,6 @@ def _answer(
     )
     attempt.answer = msgspec.json.encode(told)
     return told
-
-
-def _patched_state(work: Work, command: Complete) -> bytes | None:
-    """The state with the patch's top-level keys in place; None where nothing changes."""
-    if not command.state:
-        return None
-    kept = work.payload("state") or b"{}"
-    state = msgspec.json.decode(kept, type=dict[str, msgspec.Raw])
-    patched = {**state, **command.state}
-    if all(name in state and bytes(state[name]) == bytes(raw) for name, raw in command.state.items()):
-        return None
-    return msgspec.json.encode(patched)
-
-
-def _faults(work: Work, attempt: Attempt, command: Complete, state: bytes | None) -> list[tuple[str, str]]:
-    """Why the output, or the state it leads to, can't be taken: JSON Pointer into the call and message each."""
-    settings = work.settings
-    if len(command.output) > settings.output_bytes:
-        return [("/output", f"it has {len(command.output)} bytes, {settings.output_bytes} are allowed")]
-    if state is not None and len(state) > settings.state_bytes:
-        return [("/state", f"the state would have {len(state)} bytes, {settings.state_bytes} are allowed")]
-    schema = work.definition.steps[attempt.ordinal].output_schema
-    if schema is None:
-        return []
-    return [(f"/output{place}", fault) for place, fault in schema.faults(decode(command.output))]
 
 
 def _reported_effect(work: Work, attempt: Attempt, command: Fail) -> str:

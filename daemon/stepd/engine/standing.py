@@ -43,6 +43,11 @@ def stands(execution: Execution, compiled: CompiledStep) -> bool:
     return execution.graph[compiled.ordinal] == STATUS_GRAPH["succeeded"] and is_write(compiled)
 
 
+def standing_writes(work: Work) -> list[str]:
+    """Ids of the steps whose write succeeded and was not undone, or that had a child with such a write."""
+    return [step.id for step in work.definition.steps if stands(work.execution, step)]
+
+
 def note_standing(work: Work, ordinal: int, stand: bool) -> None:
     """Notes whether a write of this step stands."""
     execution = work.execution
@@ -60,6 +65,13 @@ def note_success(work: Work, row: Step) -> None:
         row.standing_seq = work.execution.seq + 1
         if not stands(work.execution, compiled):
             note_standing(work, row.ordinal, stand=True)
+
+
+def note_undone(work: Work, row: Step) -> None:
+    """Nothing of this row stands any more."""
+    work.change_step(row.ordinal, row.index).standing_seq = None
+    if work.latest_success([row.ordinal]) is None:
+        note_standing(work, row.ordinal, stand=False)
 
 
 def parking(work: Work, row: Step) -> int:

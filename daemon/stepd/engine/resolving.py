@@ -1,0 +1,83 @@
+"""How an operator resolves an execution that needs reconciliation: what he says is judged first, then carried out."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from stepd.engine.closing import close
+from stepd.engine.commands import Close, Conflict, KeyUsed, Resolve, Resolved, ResumeWith, Unresolvable
+from stepd.engine.control import audit
+from stepd.engine.model import Ledger
+from stepd.engine.resuming import resume_with
+from stepd.engine.standing import refresh_status, standing_writes
+from stepd.engine.work import Work
+
+ACTION = "execution.resolve"
+
+
+def resolve(work: Work, command: Resolve) -> Resolved | KeyUsed | Conflict | Unresolvable:
+    """Carries out a resolution, or tells the first answer again to who sends the same.
+
+    The ledger's row is written with what the resolution changes. A refusal changes nothing.
+    """
+    kept = work.resolution(command.key)
+    if kept is not None:
+        return answer_again(kept, command.actor.principal, command.digest)
+    execution = work.execution
+    expected = command.expected_revision
+    if execution.status != "reconciliation_required" or expected not in (None, execution.revision):
+        return Conflict("not_resolvable", execution.status, execution.id)
+    refused = _carry_out(work, command)
+    if refused is not None:
+        return refused
+    refresh_status(work)
+    answer = Resolved(
+        execution_id=execution.id,
+        status=execution.status,
+        direction=execution.direction or "forward",
+        revision=execution.revision,
+        standing_writes=tuple(standing_writes(work)),
+        resolution_id=command.resolution_id,
+        at=work.now,
+        operator=command.actor.principal,
+    )
+    audit(work, command.actor, ACTION)
+    work.changes.ledger.append(_ledger_row(work, command, answer))
+    return answer
+
+
+def answer_again(kept: Ledger, operator: str, digest: str) -> Resolved | KeyUsed:
+    """What a call is answered whose key a resolution of this execution had: the same command by the same operator gets
+    the first answer.
+    """
+    if (kept.operator, kept.command_hash) != (operator, digest):
+        return KeyUsed()
+    answer = msgspec.json.decode(kept.answer, type=Resolved)
+    return msgspec.structs.replace(answer, replayed=True)
+
+
+def _carry_out(work: Work, command: Resolve) -> Conflict | Unresolvable | None:
+    """Says why it is refused; None where it was carried out."""
+    match command.resolution:
+        case ResumeWith():
+            return resume_with(work, command, command.resolution)
+        case Close():
+            return close(work, command, command.resolution)
+        case _:
+            assert_never(command.resolution)
+
+
+def _ledger_row(work: Work, command: Resolve, answer: Resolved) -> Ledger:
+    return Ledger(
+        id=command.resolution_id,
+        execution_id=work.execution.id,
+        at=work.now,
+        operator=command.actor.principal,
+        key=command.key,
+        command_hash=command.digest,
+        command=command.body,
+        answer=msgspec.json.encode(answer),
+        tenant=work.execution.tenant,
+    )
