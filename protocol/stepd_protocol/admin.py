@@ -4,9 +4,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, field
 
-from stepd_protocol.executions import ListAnswer
+from stepd_protocol.executions import ListAnswer, StandingWrite
 from stepd_protocol.fields import Answer, Count, Id, Index, Payload, ReasonText, Request, ShortText, Time
-from stepd_protocol.names import NEWLINE_GUARD, Name, Scope
+from stepd_protocol.names import NEWLINE_GUARD, Direction, ExecutionStatus, Name, Scope
 
 
 class Evidence(Request, frozen=True, kw_only=True):
@@ -43,6 +43,26 @@ class CloseResolution(Request, frozen=True, kw_only=True, tag_field="action", ta
 
 
 ResolveRequest: TypeAlias = ResumeResolution | CloseResolution
+
+
+class Resolution(Answer, frozen=True, kw_only=True):
+    """A resolution as the ledger has it: by whom, and when."""
+
+    id: Id
+    at: Time
+    operator: str
+
+
+class ResolveAnswer(Answer, frozen=True, kw_only=True):
+    """What a resolution led to. The ledger keeps it, and whoever sends the same again gets it for ever."""
+
+    id: Id
+    """The execution's."""
+    status: ExecutionStatus
+    direction: Direction
+    revision: Count
+    standing_writes: list[StandingWrite]
+    resolution: Resolution
 
 
 class KeyRequest(Request, frozen=True, kw_only=True):

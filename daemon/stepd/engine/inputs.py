@@ -24,9 +24,9 @@ class StepFailed(Exception):
 def take_input(work: Work, compiled: CompiledStep, row: Step, environment: Environment, allowance: Allowance) -> None:
     """Stores the input of a step with its hash. Raises StepFailed (``invalid_input``), and what evaluating raises."""
     if compiled.input is None:
-        row.input_hash = work.execution.input_hash
         if compiled.input_schema is not None:
             _check(compiled, environment.root("input"))
+        row.input_hash = work.execution.input_hash
         return
     value = compiled.input.render(environment, allowance)
     found = excess(encode(value), value, work.settings.input_bytes)
@@ -37,10 +37,10 @@ def take_input(work: Work, compiled: CompiledStep, row: Step, environment: Envir
 
 def keep_input(work: Work, compiled: CompiledStep, row: Step, value: Any) -> None:
     """Stores a value as the input of a step, with its hash. Raises StepFailed where it does not fit its schema."""
+    _check(compiled, value)
     raw = encode(value)
     row.own_input, row.input_hash = True, digest(raw)
     work.changes.payloads[input_name(row.ordinal, row.index)] = raw
-    _check(compiled, value)
 
 
 def _check(compiled: CompiledStep, value: Any) -> None:

@@ -13,7 +13,16 @@ from stepd.engine.ending import conclude
 from stepd.engine.judging import Foreign, Judgement, Telling, Wrong
 from stepd.engine.model import NO_INDEX, OUTSIDE, Event, Execution, Parked, Step
 from stepd.engine.results import error_of_step
-from stepd.engine.standing import is_compensation, note_success, note_undone, queue, revise, set_due, set_status, settle_row
+from stepd.engine.standing import (
+    is_compensation,
+    note_success,
+    note_undone,
+    queue,
+    revise,
+    set_due,
+    set_status,
+    settle_row,
+)
 from stepd.engine.waits import arm_again
 from stepd.engine.work import Work
 

@@ -10,7 +10,7 @@ from stepd.http.asgi import ClientGone
 from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.table import Stream
-from stepd.service import auditing, executions, keys, reads, signals, streams, workers, workflows
+from stepd.service import auditing, executions, keys, reads, resolutions, signals, streams, workers, workflows
 from stepd.service.base import Answer, Daemon, Reply
 from stepd.service.decoding import BodyDecoder
 from stepd_protocol.fields import Request
@@ -145,6 +145,11 @@ async def service(served: Served, call: Call) -> Answer:
 
 
 # -- administration ---------------------------------------------------------------------------------------------------
+
+
+async def resolve(served: Served, call: Call) -> Answer:
+    key = call.header(b"idempotency-key")
+    return await resolutions.resolve(served.daemon, call.caller, call.path[0], call.body, key)
 
 
 async def create_key(served: Served, call: Call) -> Answer:

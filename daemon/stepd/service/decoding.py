@@ -140,7 +140,7 @@ def _struct_faults(value: Any, shape: inspect.StructType, path: str) -> Iterator
         elif field.required:
             yield FieldFault(path=place, message="is required")
     if shape.forbid_unknown_fields:
-        known = {field.encode_name for field in shape.fields}
+        known = {field.encode_name for field in shape.fields} | {shape.tag_field}
         for name in value:
             if name not in known:
                 yield FieldFault(path=pointer(path, name), message="no such field")

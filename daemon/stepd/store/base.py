@@ -15,7 +15,7 @@ import msgspec
 
 from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
 from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
 from stepd.store.reads import (
@@ -299,6 +299,9 @@ class Store(Protocol):
     # calls with a key
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
         """The first answer kept under this key."""
+
+    async def resolution(self, execution_id: str, key: str) -> Ledger | None:
+        """The resolution of an execution that was made with this key; also when the execution is gone."""
 
     # workers
     async def seen(self, rows: Sequence[WorkerRow]) -> None:

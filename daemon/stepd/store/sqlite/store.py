@@ -11,7 +11,7 @@ from typing import Any
 
 from stepd.clock import Clock, SystemClock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
 from stepd.store.base import (
     Due,
@@ -29,7 +29,7 @@ from stepd.store.base import (
 )
 from stepd.store.operations import Operations
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
-from stepd.store.sqlite import definitions, lists, records, removal, signals, upkeep, views
+from stepd.store.sqlite import definitions, lists, loading, records, removal, signals, upkeep, views
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
 from stepd.store.sqlite.errors import unavailable
@@ -173,6 +173,9 @@ class SqliteStore:
 
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
         return self.writer.look(lambda connection: records.remembered(connection, principal, target, key))
+
+    async def resolution(self, execution_id: str, key: str) -> Ledger | None:
+        return self.writer.look(lambda connection: loading.resolution(connection, execution_id, key))
 
     # -- workers, keys, the service -----------------------------------------------------------------------------
 
