@@ -87,9 +87,10 @@ def _route(route: Route) -> str:
         )
         parts.append(_lines("| parameter | in | type | says |", "|---|---|---|---|", *rows))
     if body := operation.get("requestBody"):
-        name = _reference(body["content"]["application/json"]["schema"])
-        parts.append(f"The body, {_link(name)}{'' if body['required'] else ', may be left out'}:\n")
-        parts.append(_fields(name, _schemas()[name]))
+        schema = body["content"]["application/json"]["schema"]
+        for number, name in enumerate(_reference(one) for one in schema.get("anyOf", [schema])):
+            parts.append(f"{"Or the body" if number else "The body"}, {_link(name)}{'' if body['required'] else ', may be left out'}:\n")
+            parts.append(_fields(name, _schemas()[name]))
     if route.name in REQUESTS:
         parts.append(f"```json\n{json.dumps(REQUESTS[route.name], indent=2, ensure_ascii=False)}\n```\n")
     return "\n".join(parts)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from stepd.engine import commands as c
 from stepd.engine.model import ENDED, GOING, Attempt, Step
+from stepd.engine.resolutions import Resolved
 from tests.engine.replay import replay
 from tests.engine.world import ACTOR, World, result
 
@@ -173,7 +174,7 @@ class Life(RuleBasedStateMachine):
             answer = self.live.close(close)
         else:
             answer = self._resume_with([data.draw(st.sampled_from(OUTCOMES)) for _ in self._untold()])
-        assert isinstance(answer, c.Resolved) == (self.live.execution.seq > before), "a refusal changed something"
+        assert isinstance(answer, Resolved) == (self.live.execution.seq > before), "a refusal changed something"
 
     def _untold(self) -> list[Step]:
         return [row for row in self.live.steps.values() if row.status == "uncertain"]
@@ -217,9 +218,9 @@ class Life(RuleBasedStateMachine):
     def _operate(self, patience: int) -> None:
         """Every doubtful write did happen; what can't go on, or fails again and again, is closed."""
         answer = self._resume_with(["succeeded"] * len(self._untold())) if patience > 30 else None
-        if not isinstance(answer, c.Resolved):
+        if not isinstance(answer, Resolved):
             answer = self.live.close("accepted")
-        assert isinstance(answer, c.Resolved), answer
+        assert isinstance(answer, Resolved), answer
 
 
 TestLife = Life.TestCase

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from stepd.engine import commands as c
 from stepd.engine.model import Attempt
+from stepd.engine.resolutions import Resolved, Result, Unresolvable
 from tests.engine.test_compensations import booking, failed, undoable
 from tests.engine.test_endings import leased, side_by_side, step
-from tests.engine.world import ACTOR, World, result
+from tests.engine.world import World, result
 
 
 def doubtful(**more: Any) -> World:
@@ -35,7 +35,7 @@ def reported(effect: str = "non_idempotent_write", **more: Any) -> tuple[World, 
 
 
 def codes(answer: Any) -> dict[str, str]:
-    assert isinstance(answer, c.Unresolvable), answer
+    assert isinstance(answer, Unresolvable), answer
     return dict(answer.faults)
 
 
@@ -46,7 +46,7 @@ def test_succeeded_is_the_steps_checkpoint_and_the_graph_goes_on() -> None:
     world = doubtful()
     fence = world.row("pay").fence
     answer = world.resume_with(result("pay", "succeeded", {"id": 7}, state={"paid": True}))
-    assert isinstance(answer, c.Resolved)
+    assert isinstance(answer, Resolved)
     assert (answer.status, answer.direction, answer.standing_writes) == ("running", "forward", ("pay",))
     assert (world.status("pay"), world.status("tell")) == ("succeeded", "queued")
     assert world.row("pay").fence == fence + 1
@@ -148,10 +148,10 @@ def test_the_checkpoint_that_stands_may_be_named_again_and_does_nothing() -> Non
         ([result("pay", "absent"), result("tell", "absent")], "/results/1/step"),
         ([result("pay", "absent", index=0)], "/results/0/step"),
         ([result("pay", "as_reported")], "/results/0/outcome"),
-        ([c.Result("pay", -1, "absent", b"1")], "/results/0/outcome"),
+        ([Result("pay", -1, "absent", b"1")], "/results/0/outcome"),
     ],
 )
-def test_what_cannot_be_said_is_refused_and_changes_nothing(results: list[c.Result], place: str) -> None:
+def test_what_cannot_be_said_is_refused_and_changes_nothing(results: list[Result], place: str) -> None:
     world = doubtful()
     seq, row = world.execution.seq, world.row("pay")
     assert place in codes(world.resume_with(*results))
@@ -168,7 +168,7 @@ def test_an_output_that_does_not_fit_is_refused() -> None:
 def test_an_output_cannot_be_made_up_where_the_step_says_so() -> None:
     world = doubtful(manual_result="refused")
     assert "manual_result" in codes(world.resume_with(result("pay", "succeeded")))["/results/0/outcome"]
-    assert isinstance(world.resume_with(result("pay", "absent")), c.Resolved)
+    assert isinstance(world.resume_with(result("pay", "absent")), Resolved)
 
 
 def test_an_effect_that_is_not_the_definitions_stops_a_resolution() -> None:
@@ -181,7 +181,7 @@ def test_an_effect_that_is_not_the_definitions_stops_a_resolution() -> None:
 def test_an_expected_revision_must_be_the_executions() -> None:
     world = doubtful()
     assert world.resume_with(result("pay", "absent"), expected_revision=2).code == "not_resolvable"
-    assert isinstance(world.resume_with(result("pay", "absent"), expected_revision=1), c.Resolved)
+    assert isinstance(world.resume_with(result("pay", "absent"), expected_revision=1), Resolved)
 
 
 @pytest.mark.parametrize("class_", ["finish_invalid", "checkpoint_mismatch"])
@@ -345,86 +345,3 @@ def test_a_cancel_while_compensations_run_ends_as_cancelled() -> None:
     assert (world.execution.direction, world.resume_with().status) == ("compensate", "cancelling")
     world.complete(leased(world, "undo"))
     assert world.execution.status == "cancelled"
-
-
-# -- close -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("verification", ["absent_verified", "compensated_verified", "accepted"])
-@pytest.mark.parametrize("cancel", [False, True])
-def test_close_ends_it_with_the_verification_as_class(verification: str, cancel: bool) -> None:
-    world = doubtful()
-    revision = world.execution.revision
-    if cancel:
-        world.cancel()
-    answer = world.close(verification)
-    assert answer.status == ("cancelled" if cancel else "failed")
-    assert answer.standing_writes == (("pay",) if verification == "accepted" else ())
-    assert world.status("pay") == "failed"
-    assert msgspec.json.decode(world.row("pay").error or b"{}")["class"] == verification
-    assert (world.execution.revision, "outcome" in world.payloads) == (revision, False)
-    assert world.types()[-1] == f"execution.{answer.status}"
-
-
-@pytest.mark.parametrize(
-    ("verification", "standing"), [("absent_verified", None), ("compensated_verified", ()), ("accepted", ("a", "pay"))]
-)
-def test_close_where_a_write_stands(verification: str, standing: tuple[str, ...] | None) -> None:
-    world = World({"steps": [step("a", "idempotent_write"), step("pay", "non_idempotent_write")]})
-    world.complete(leased(world, "a"))
-    world.fail(leased(world, "pay"), "fatal")
-    answer = world.close(verification)
-    if standing is None:
-        assert (answer.code, world.execution.status) == ("not_resolvable", "reconciliation_required")
-    else:
-        assert (answer.status, answer.standing_writes) == ("failed", standing)
-
-
-# -- the ledger, keys, operators ---------------------------------------------------------------------------------------
-
-
-def test_a_resolution_stands_in_the_ledger_and_in_the_journal() -> None:
-    world = doubtful()
-    world.resume_with(result("pay", "absent"))
-    (row,) = world.ledger.values()
-    assert (row.execution_id, row.operator, row.key, row.at) == ("execution", "operator", "key-1", world.now)
-    (event,) = [event for event in world.events if event.type == "execution.resolved"]
-    assert msgspec.json.decode(event.data) == {
-        "action": "resume",
-        "results": [{"step": "pay", "index": None, "outcome": "absent"}],
-        "anew": [],
-        "operator": "operator",
-        "evidence": {"reference": "case 4711", "reason": "seen in the provider's ledger"},
-    }
-
-
-def test_the_same_key_command_and_operator_get_the_first_answer_again_for_ever() -> None:
-    world = doubtful()
-    first = world.resume_with(result("pay", "absent"), key="k")
-    world.complete(leased(world, "pay"))
-    world.complete(leased(world, "tell"))
-    seq = world.execution.seq
-    again = world.resume_with(result("pay", "absent"), key="k")
-    assert again == msgspec.structs.replace(first, replayed=True)
-    assert world.resume_with(result("pay", "succeeded"), key="k") == c.KeyUsed()
-    assert world.resume_with(result("pay", "absent"), key="k", operator="another") == c.KeyUsed()
-    assert (world.execution.seq, len(world.ledger)) == (seq, 1)
-
-
-def test_of_two_operators_one_wins() -> None:
-    world = doubtful()
-    assert isinstance(world.resume_with(result("pay", "absent"), operator="one"), c.Resolved)
-    answer = world.close(operator="two")
-    assert (answer.code, answer.status) == ("not_resolvable", "running")
-
-
-@pytest.mark.parametrize("status", ["running", "paused", "completed"])
-def test_nothing_else_can_be_resolved(status: str) -> None:
-    world = World({"steps": [step("a")]})
-    attempt = leased(world, "a")
-    if status == "paused":
-        world.run(c.Pause(ACTOR))
-    if status == "completed":
-        world.complete(attempt)
-    assert world.close().code == "not_resolvable"
-    assert world.ledger == {}

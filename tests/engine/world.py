@@ -20,6 +20,7 @@ from stepd.engine.model import (
     Parked,
     Step,
 )
+from stepd.engine.resolutions import Close, Result, ResumeWith
 from stepd.engine.verdicts import is_write
 from stepd.engine.work import Changes, Settings
 from stepd_protocol.limits import Limits
@@ -37,10 +38,10 @@ def compiled(definition: dict[str, Any], name: str = "flow") -> Compiled:
     return result
 
 
-def result(step: str, outcome: Any, output: Any = None, *, index: int = NO_INDEX, state: Any = None) -> c.Result:
+def result(step: str, outcome: Any, output: Any = None, *, index: int = NO_INDEX, state: Any = None) -> Result:
     """What an operator says of a step."""
     given = outcome == "succeeded"
-    return c.Result(
+    return Result(
         step,
         index,
         outcome,
@@ -134,15 +135,15 @@ class World(Memory):
     def cancel(self, *, force: bool = False) -> Any:
         return self.run(c.Cancel(ACTOR, "enough", force))
 
-    def resume_with(self, *results: c.Result, key: str | None = None, **more: Any) -> Any:
+    def resume_with(self, *results: Result, key: str | None = None, **more: Any) -> Any:
         """Resolves: the execution goes on with these results."""
-        return self.resolve(c.ResumeWith(results), key, **more)
+        return self.resolve(ResumeWith(results), key, **more)
 
     def close(self, verification: Any = "accepted", key: str | None = None, **more: Any) -> Any:
         """Resolves: the execution ends."""
-        return self.resolve(c.Close(verification), key, **more)
+        return self.resolve(Close(verification), key, **more)
 
-    def resolve(self, resolution: c.ResumeWith | c.Close, key: str | None = None, **more: Any) -> Any:
+    def resolve(self, resolution: ResumeWith | Close, key: str | None = None, **more: Any) -> Any:
         """Gives a resolution as an operator would; a call of its own unless it has another's key."""
         self.resolutions += 1
         command = c.Resolve(

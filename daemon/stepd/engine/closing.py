@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stepd.engine.canonical import decode
-from stepd.engine.commands import Close, Conflict, Resolve, error_json
+from stepd.engine.commands import Conflict, Resolve, error_json
 from stepd.engine.ending import end
 from stepd.engine.model import Step
+from stepd.engine.resolutions import Close
 from stepd.engine.standing import (
     is_compensation,
     note_standing,

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stepd.engine.model import Attempt, Execution, Step
+from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -178,28 +179,6 @@ class Signal(msgspec.Struct, frozen=True):
     """The event that it comes by, for an execution to take it once."""
 
 
-class Result(msgspec.Struct, frozen=True):
-    """What an operator says of one step, or of one item of it. ``state`` is None where none was given."""
-
-    step: str
-    index: int
-    outcome: Literal["succeeded", "as_reported", "absent"]
-    output: bytes | None = None
-    state: bytes | None = None
-
-
-class ResumeWith(msgspec.Struct, frozen=True):
-    """Let the execution go on with these results."""
-
-    results: tuple[Result, ...]
-
-
-class Close(msgspec.Struct, frozen=True):
-    """End the execution without running anything more."""
-
-    verification: Literal["absent_verified", "compensated_verified", "accepted"]
-
-
 class Resolve(msgspec.Struct, frozen=True):
     """An operator says what becomes of an execution that needs reconciliation."""
 
@@ -333,34 +312,6 @@ class Conflict(msgspec.Struct, frozen=True):
     code: Literal["already_ended", "not_signalable", "not_pausable", "not_resolvable", "occupied"]
     status: str
     execution_id: str
-
-
-class Resolved(msgspec.Struct, frozen=True):
-    """A resolution was carried out; kept in the ledger for who sends the same again."""
-
-    execution_id: str
-    status: str
-    direction: str
-    revision: int
-    standing_writes: tuple[str, ...]
-    resolution_id: str
-    at: int
-    operator: str
-    replayed: bool = False
-
-
-class KeyUsed(msgspec.Struct, frozen=True):
-    """The call's key belongs to another resolution of this execution, or to another operator's."""
-
-
-class Unresolvable(msgspec.Struct, frozen=True):
-    """A resolution that can't be carried out: ``(JSON Pointer into the request, message)`` each.
-
-    ``only_outputs``: each of them is an output that doesn't fit.
-    """
-
-    faults: tuple[tuple[str, str], ...]
-    only_outputs: bool
 
 
 class TooMany(msgspec.Struct, frozen=True):

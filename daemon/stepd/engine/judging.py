@@ -8,9 +8,10 @@ import msgspec
 
 from stepd.engine.accepting import output_faults, patched
 from stepd.engine.canonical import digest
-from stepd.engine.commands import Result, error_json
+from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
 from stepd.engine.model import NO_INDEX, Attempt, Step, output_name, stale_name
+from stepd.engine.resolutions import Result
 from stepd.engine.standing import is_compensation
 from stepd.engine.verdicts import Row, is_write, judge, worst
 from stepd.engine.work import StepKey, Work

@@ -7,9 +7,10 @@ from typing import assert_never
 import msgspec
 
 from stepd.engine.closing import close
-from stepd.engine.commands import Close, Conflict, KeyUsed, Resolve, Resolved, ResumeWith, Unresolvable
+from stepd.engine.commands import Conflict, Resolve
 from stepd.engine.control import audit
 from stepd.engine.model import Ledger
+from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
 from stepd.engine.resuming import resume_with
 from stepd.engine.standing import refresh_status, standing_writes
 from stepd.engine.work import Work

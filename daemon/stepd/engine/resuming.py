@@ -7,11 +7,12 @@ import msgspec
 from stepd.engine.advance import advance
 from stepd.engine.canonical import encode
 from stepd.engine.catching import catch_or_fail, succeed
-from stepd.engine.commands import Conflict, Resolve, ResumeWith, Unresolvable
+from stepd.engine.commands import Conflict, Resolve
 from stepd.engine.compensating import lacks_compensation
 from stepd.engine.ending import conclude
 from stepd.engine.judging import Foreign, Judgement, Telling, Wrong
 from stepd.engine.model import NO_INDEX, OUTSIDE, Event, Execution, Parked, Step
+from stepd.engine.resolutions import ResumeWith, Unresolvable
 from stepd.engine.results import error_of_step
 from stepd.engine.standing import (
     is_compensation,

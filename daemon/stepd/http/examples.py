@@ -48,6 +48,11 @@ REQUESTS: Final[dict[str, Any]] = {
     "signal_execution": {"name": "approval", "payload": {"by": "ann"}},
     "publish_event": {"name": "paid", "correlation": "order 17", "payload": {"amount": 12.5}},
     "cancel_execution": {"reason": "the customer withdrew", "force": False},
+    "resolve_execution": {
+        "action": "resume",
+        "results": [{"step": "refund", "outcome": "succeeded", "output": {"id": "re_1"}}],
+        "evidence": {"reference": "case 4711", "reason": "seen in the provider's ledger"},
+    },
     "pause_execution": {},
     "resume_execution": {},
     "use_version": {"version": "3"},

@@ -7,18 +7,9 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from stepd.engine import canonical
-from stepd.engine.commands import (
-    Close,
-    Conflict,
-    KeyUsed,
-    NotFound,
-    Resolve,
-    Resolved,
-    Result,
-    ResumeWith,
-    Unresolvable,
-)
+from stepd.engine.commands import Conflict, NotFound, Resolve
 from stepd.engine.model import NO_INDEX
+from stepd.engine.resolutions import Close, KeyUsed, Resolved, Result, ResumeWith, Unresolvable
 from stepd.engine.resolving import ACTION, answer_again
 from stepd.ids import new_id
 from stepd.service.answers import conflict, no_execution, reply, too_large
