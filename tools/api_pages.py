@@ -88,8 +88,9 @@ def _route(route: Route) -> str:
         parts.append(_lines("| parameter | in | type | says |", "|---|---|---|---|", *rows))
     if body := operation.get("requestBody"):
         schema = body["content"]["application/json"]["schema"]
+        optional = "" if body["required"] else ", may be left out"
         for number, name in enumerate(_reference(one) for one in schema.get("anyOf", [schema])):
-            parts.append(f"{"Or the body" if number else "The body"}, {_link(name)}{'' if body['required'] else ', may be left out'}:\n")
+            parts.append(f"{'Or the body' if number else 'The body'}, {_link(name)}{optional}:\n")
             parts.append(_fields(name, _schemas()[name]))
     if route.name in REQUESTS:
         parts.append(f"```json\n{json.dumps(REQUESTS[route.name], indent=2, ensure_ascii=False)}\n```\n")

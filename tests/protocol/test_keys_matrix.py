@@ -63,6 +63,7 @@ CALLS = {
     "view_execution": reader("/v1/executions/{id}", own=True),
     "list_events": reader("/v1/executions/{id}/events", own=True),
     "list_spans": reader("/v1/executions/{id}/spans", own=True),
+    "resolve_execution": with_scope("operate", "POST", "/v1/admin/executions/{id}/resolve"),
     "pause_execution": with_scope("operate", "POST", "/v1/executions/{id}/pause"),
     "resume_execution": with_scope("operate", "POST", "/v1/executions/{id}/resume"),
     "list_workflows": reader("/v1/workflows"),

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Signal
+from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
 from stepd.store.base import (
     Due,
@@ -25,7 +25,7 @@ from stepd.store.base import (
     WorkflowRow,
 )
 from stepd.store.operations import Operations
-from stepd.store.postgres import definitions, lists, records, removal, signals, upkeep, views
+from stepd.store.postgres import definitions, lists, loading, records, removal, signals, upkeep, views
 from stepd.store.postgres.address import without_secrets
 from stepd.store.postgres.commits import Commits
 from stepd.store.postgres.connections import Pool, Session
@@ -159,6 +159,9 @@ class PostgresStore:
 
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
         return await self._read(lambda session: records.remembered(session, principal, target, key))
+
+    async def resolution(self, execution_id: str, key: str) -> Ledger | None:
+        return await self._read(lambda session: loading.resolution(session, execution_id, key))
 
     # -- workers, keys, the service -----------------------------------------------------------------------------
 
