@@ -11,7 +11,7 @@ import pytest
 from tests.cli.program import Program, Result
 from tests.support.client import Http
 from tests.support.daemon import Daemon, running
-from tests.support.definitions import read, unique, wait, write
+from tests.support.definitions import cel, read, unique, wait, write
 from tests.support.flow import Flow, Lease, make_flow, register
 from tests.support.wait import beside
 
@@ -124,6 +124,30 @@ def test_workflows_shows_versions_and_use_chooses_one(real: Program, http: Http)
     assert "current" in _row(real("workflows"), name, "1")
     assert "no" in _row(real("workflows"), name, "1"), "no worker serves it"
     assert real("workflows", "use", name, "3").expect(66).out == ""
+
+
+def test_simulate_shows_the_path_and_starts_nothing(real: Program, http: Http) -> None:
+    route = {"id": "route", "kind": "decision", "rules": [{"id": "high", "when": "steps.fetch.output > 1", "then": 1}]}
+    wait = {"id": "ok", "kind": "wait", "event": "approved"}
+    work = make_flow(http, read("fetch"), route, wait, updates=[{"path": "/seen", "value": cel("steps.ok.output.by")}])
+    given = ["--step", 'fetch=[{"fail": {"class": "retryable"}}, {"output": 3}]', "--signal", 'approved={"by": "ann"}']
+    lines = [" ".join(line.split()) for line in real("simulate", work.name, *given).expect(0).lines]
+    assert lines[0].startswith(f"{work.name} {work.version} completed ")
+    assert lines[1:] == [
+        "step status attempts output",
+        "✓ fetch succeeded 2 3",
+        "✓ route succeeded 1",
+        '✓ ok succeeded {"by": "ann"}',
+        "rules route: high (first)",
+        'update /seen = "ann"',
+        'state {"seen": "ann"}',
+    ]
+    answer = json.loads(real("simulate", work.name, *given, "--json").expect(0).out)
+    assert answer["state"] == {"seen": "ann"}
+    assert "stands here for ever" in real("simulate", work.name, "--steps", '{"fetch": {"output": 3}}').expect(0).out
+    assert work.list()["items"] == []
+    assert real("simulate", work.name, "--step", "fetch=x").expect(64).out == ""
+    assert real("simulate", work.name, "--step", "other=null").expect(65).out == ""
 
 
 def test_what_is_not_there_and_what_is_wrong_is_said(real: Program, http: Http) -> None:

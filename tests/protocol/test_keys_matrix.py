@@ -69,6 +69,7 @@ CALLS = {
     "list_workflows": reader("/v1/workflows"),
     "view_workflow": reader("/v1/workflows/{name}"),
     "use_version": with_scope("operate", "POST", "/v1/workflows/{name}/current", lambda: {"version": "1"}),
+    "simulate_workflow": Call("POST", "/v1/workflows/{name}/simulate", READERS, "read"),
     "list_workers": reader("/v1/workers"),
     "view_service": Call("GET", "/v1/service", frozenset(SCOPES), ""),
     "create_key": with_scope("admin", "POST", "/v1/admin/keys", lambda: {"name": unique(), "scopes": ["read"]}),

@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from stepd_protocol import admin, definitions, executions, leases, names, problems, service, times
+from stepd_protocol import admin, definitions, executions, leases, names, problems, service, simulation, times
 
 VECTORS = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
-MODULES = (admin, definitions, executions, leases, names, problems, service)
+MODULES = (admin, definitions, executions, leases, names, problems, service, simulation)
 # Types of the wire that stand inside other messages and are covered by those.
 INSIDE_OTHERS = {
-    "AncestorStep AttemptView AuditEntry BlockedView CancelWish Catch CloseResolution Decision ErrorInfo Evidence",
-    "ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer Previous Price ProtocolInfo",
-    "Repeat ResumeResolution Retry Rule ServedWork Serves Settled SignalNotTaken SpanView StaleOutcome",
-    "StandingWrite Step StepResult StepView Update UsageTotal VersionView WorkerView",
+    "AncestorStep AppliedUpdate AttemptView AuditEntry BlockedView CancelWish Catch CloseResolution Decision",
+    "ErrorInfo Evidence ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer MatchedRules",
+    "ParentView Previous Price ProtocolInfo Repeat ResumeResolution Retry Rule ServedWork Serves Settled",
+    "SignalNotTaken SimulatedFailure SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step",
+    "StepResult StepView Update UsageTotal VersionView WorkerView",
 }
 
 

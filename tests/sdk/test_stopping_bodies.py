@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stepd_worker import Context, StepFailed
-from stepd_worker.client import Json
+from stepd_worker.client_calls import Json
 from tests.sdk.peer import DROPPED, Peer, Reply, lease, problem, refused
 from tests.sdk.running import HURRIED, jobs, running, wait_for
 

@@ -1,25 +1,30 @@
 """Owns the calls that start, look at and steer executions, for plain and for asynchronous code."""
 
-import asyncio
 import math
 import time
 import uuid
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
 from stepd_protocol.names import ENDED_STATUSES
-from stepd_worker import sse
 from stepd_worker.both_worlds import LoopThread, call, stream
+from stepd_worker.client_calls import (
+    Json,
+    Patience,
+    decoded_events,
+    execution_path,
+    only_given,
+    query_text,
+    workflow_path,
+)
 from stepd_worker.errors import ExecutionNotCompleted, StepdError, Unreachable
-from stepd_worker.retry import Backoff, is_no_answer
+from stepd_worker.retry import is_no_answer
 from stepd_worker.transport import READ_SECONDS, Endpoint, NoAnswer, Transport, api_error
 
-Json: TypeAlias = dict[str, Any]
-"""An answer of the daemon as it came."""
 Strings: TypeAlias = Sequence[str]
 
 RETRY_SECONDS: Final = 30.0
@@ -86,7 +91,7 @@ class Client:
             "on_restart": on_restart,
             "exclusive": exclusive,
         }
-        body = {"workflow": workflow, "input": input, **_only_given(given)}
+        body = {"workflow": workflow, "input": input, **only_given(given)}
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         if traceparent is not None:
             headers["traceparent"] = traceparent
@@ -98,7 +103,7 @@ class Client:
         has ended or needs reconciliation, or then. Raises ApiError `not_found`."""
         query = {"include": ",".join(include) or None, "wait_seconds": wait_seconds}
         return await self._ask(
-            "GET", _execution_path(execution_id), query=query, read_seconds=READ_SECONDS + (wait_seconds or 0)
+            "GET", execution_path(execution_id), query=query, read_seconds=READ_SECONDS + (wait_seconds or 0)
         )
 
     @call
@@ -175,8 +180,8 @@ class Client:
     @call
     async def cancel(self, execution_id: str, *, reason: str | None = None, force: bool = False) -> Json:
         """Asks an execution to end; `force` doesn't wait for writes in flight. Raises ApiError `already_ended`."""
-        body = _only_given({"reason": reason, "force": force or None})
-        return await self._ask("POST", _execution_path(execution_id, "/cancel"), body)
+        body = only_given({"reason": reason, "force": force or None})
+        return await self._ask("POST", execution_path(execution_id, "/cancel"), body)
 
     @call
     async def signal(
@@ -188,7 +193,7 @@ class Client:
         answer doesn't either. Raises ApiError: `not_signalable`, `already_ended`, `invalid_input`, others.
         """
         return await self._tell(
-            _execution_path(execution_id, "/signals"), {"name": name, "payload": payload}, idempotency_key
+            execution_path(execution_id, "/signals"), {"name": name, "payload": payload}, idempotency_key
         )
 
     @call
@@ -205,19 +210,19 @@ class Client:
     @call
     async def pause(self, execution_id: str) -> Json:
         """Stops handing out an execution's steps. Raises ApiError `not_pausable`."""
-        return await self._ask("POST", _execution_path(execution_id, "/pause"), {})
+        return await self._ask("POST", execution_path(execution_id, "/pause"), {})
 
     @call
     async def resume(self, execution_id: str) -> Json:
         """Ends a pause. Raises ApiError `not_pausable`."""
-        return await self._ask("POST", _execution_path(execution_id, "/resume"), {})
+        return await self._ask("POST", execution_path(execution_id, "/resume"), {})
 
     # --- The service
 
     @call
     async def register(self, workflow: str, definition: Mapping[str, Any]) -> Json:
         """Registers one version of a workflow. Raises ApiError `invalid_definition`, `definition_conflict`."""
-        return await self._ask("PUT", _workflow_path(workflow), dict(definition))
+        return await self._ask("PUT", workflow_path(workflow), dict(definition))
 
     @call
     async def workflows(self) -> Json:
@@ -227,12 +232,40 @@ class Client:
     @call
     async def workflow(self, workflow: str) -> Json:
         """One workflow: its versions, which is current, and whether a live worker serves each."""
-        return await self._ask("GET", _workflow_path(workflow))
+        return await self._ask("GET", workflow_path(workflow))
 
     @call
     async def use(self, workflow: str, version: str) -> Json:
         """Makes a version the one that new executions get."""
-        return await self._ask("POST", _workflow_path(workflow, "/current"), {"version": version})
+        return await self._ask("POST", workflow_path(workflow, "/current"), {"version": version})
+
+    @call
+    async def simulate(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        version: str | None = None,
+        state: Mapping[str, Any] | None = None,
+        correlation: str | None = None,
+        steps: Mapping[str, Any] | None = None,
+        signals: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Json:
+        """What a workflow would do, were its steps to come to this: its path, the rules that matched, its state.
+
+        `steps` has for ids of tasks and `workflow` steps `{"output": …}`, `{"fail": {"class": …}}`, None, which is a
+        success without an output, or a list: one for each attempt, or for each item or round. `signals` are
+        `{"name": …, "payload": …}`. Nothing is kept, and nobody is called. Raises ApiError: `not_found`,
+        `invalid_input`, `invalid_request`.
+        """
+        given = {
+            "version": version,
+            "state": state,
+            "correlation": correlation,
+            "steps": steps or None,
+            "signals": signals or None,
+        }
+        return await self._ask("POST", workflow_path(workflow, "/simulate"), {"input": input, **only_given(given)})
 
     @call
     async def workers(self) -> Json:
@@ -308,8 +341,8 @@ class Client:
         `once`: the call can't be told from another one like it, so that it isn't sent again after it got no answer.
         """
         content = None if body is None else msgspec.json.encode(body)
-        target = path + _query_text(query or {})
-        patience = _Patience(self._retry_seconds)
+        target = path + query_text(query or {})
+        patience = Patience(self._retry_seconds)
         while True:
             retry_after = None
             try:
@@ -329,20 +362,20 @@ class Client:
     async def _stored_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
         position: int | None = after
         while position is not None:
-            page = await self._ask("GET", _execution_path(execution_id, "/events"), query={"after": position})
+            page = await self._ask("GET", execution_path(execution_id, "/events"), query={"after": position})
             for event in page["items"]:
                 yield event
             position = page["next"]
 
     async def _live_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
-        last, patience = after, _Patience(self._retry_seconds)
+        last, patience = after, Patience(self._retry_seconds)
         while True:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(last)}
             trouble: StepdError = Unreachable(f"The stream of {execution_id} was cut")
             retry_after = None
             try:
                 async with self._transport.stream(
-                    _execution_path(execution_id, "/events"), headers=headers, read_seconds=STREAM_SILENCE_SECONDS
+                    execution_path(execution_id, "/events"), headers=headers, read_seconds=STREAM_SILENCE_SECONDS
                 ) as (answer, content):
                     if answer.status == 204:
                         return
@@ -351,8 +384,8 @@ class Client:
                     if content is None:
                         trouble, retry_after = api_error(answer), answer.retry_after
                     else:
-                        async for event in _decoded(content):
-                            patience = _Patience(self._retry_seconds)
+                        async for event in decoded_events(content):
+                            patience = Patience(self._retry_seconds)
                             last = event["seq"]
                             yield event
                             if event["type"] in _LAST_EVENTS:
@@ -360,41 +393,3 @@ class Client:
             except NoAnswer as fault:
                 trouble = Unreachable(str(fault))
             await patience.wait(trouble, retry_after)
-
-
-class _Patience:
-    """How long one call goes on being sent."""
-
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
-        self._backoff = Backoff()
-
-    async def wait(self, trouble: StepdError, retry_after: str | None = None) -> None:
-        """Waits before the next send; raises `trouble` where that would be past the deadline."""
-        delay = self._backoff.delay_seconds(retry_after)
-        if time.monotonic() + delay > self._deadline:
-            raise trouble
-        await asyncio.sleep(delay)
-
-
-async def _decoded(content: Any) -> AsyncGenerator[Json, None]:
-    async for event in sse.read_events(content):
-        yield msgspec.json.decode(event.data)
-
-
-def _only_given(fields: Mapping[str, Any]) -> Json:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _query_text(query: Mapping[str, Any]) -> str:
-    given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
-    text = urlencode(_only_given(given), doseq=True)
-    return f"?{text}" if text else ""
-
-
-def _execution_path(execution_id: str, rest: str = "") -> str:
-    return f"/v1/executions/{quote(execution_id, safe='')}{rest}"
-
-
-def _workflow_path(workflow: str, rest: str = "") -> str:
-    return f"/v1/workflows/{quote(workflow, safe='')}{rest}"

@@ -7,7 +7,19 @@ import typer
 
 from stepd.cli.exits import EXIT_CODES, run
 
-COMMANDS: Final = ("serve", "start", "look", "watch", "events", "signal", "steer", "workflows", "keys", "doctor")
+COMMANDS: Final = (
+    "serve",
+    "start",
+    "look",
+    "watch",
+    "events",
+    "signal",
+    "steer",
+    "workflows",
+    "simulate",
+    "keys",
+    "doctor",
+)
 """Modules of this package; each has `register(app)`, which adds its commands."""
 
 app = typer.Typer(

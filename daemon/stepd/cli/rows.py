@@ -46,6 +46,8 @@ def detail_rows(view: _Json) -> Iterator[tuple[str, Cell]]:
     for name in ("started_at", "ended_at"):
         if view[name]:
             yield name.removesuffix("_at"), time_text(view[name])
+    if parent := view.get("parent"):
+        yield "parent", f"{shown(parent['execution'])}, step {step_name(parent['step'], parent['index'])}"
     for name in ("correlation", "tenant"):
         if view[name] is not None:
             yield name, view[name]

@@ -68,7 +68,7 @@ def step_cells(step: _Json, history: StepHistory, now: str, mark: Text | None = 
     status = step["status"]
     words = status + (" (held)" if step.get("held") else "") + (" (caught)" if step.get("caught") else "")
     return [
-        mark or _sign(status),
+        mark or sign(status),
         step_name(step["id"], step["index"]),
         as_text(words, STATUS_STYLES.get(status, "")),
         str(step["attempt"]) if step["attempt"] else "",
@@ -77,7 +77,8 @@ def step_cells(step: _Json, history: StepHistory, now: str, mark: Text | None = 
     ]
 
 
-def _sign(status: str) -> Text:
+def sign(status: str) -> Text:
+    """A status as one sign in its colour."""
     pretty, plain = _SIGNS.get(status, ("·", "."))
     return as_text(pretty if console().encoding.startswith("utf") else plain, STATUS_STYLES.get(status, "dim"))
 
@@ -92,6 +93,8 @@ def _note(step: _Json, history: StepHistory, now: str) -> str:
             worker = history.worker(step)
             words = [f"on {shown(worker)}"] * bool(worker) + [f"after {failure}"] * bool(failure)
             return ", ".join(words)
+        case "waiting" if step.get("child"):
+            return f"for its child {shown(step['child'])}"
         case "retry_wait" if step["next_attempt_at"]:
             again = f"again in {duration_text(seconds_between(now, step['next_attempt_at']))}"
             return f"{again} after {failure}" if failure else again

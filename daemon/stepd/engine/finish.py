@@ -80,6 +80,7 @@ def _updated_state(work: Work, environment: Environment) -> bytes | None:
         return None
     state = environment.root("state")
     updates = [(pointer, template.render(environment, allowance)) for pointer, template in definition.updates]
+    work.updates = updates
     if updates:
         state = apply_updates(state, updates)
     fault = definition.state_schema.first_fault(state) if definition.state_schema is not None else None

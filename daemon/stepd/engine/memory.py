@@ -38,12 +38,6 @@ class Memory:
         self.apply(work.changes)
         return None
 
-    def give(self, command: c.Command) -> tuple[c.Answer, Work]:
-        """Gives a command, and keeps what it changed."""
-        answer, work = self.think(command)
-        self.apply(work.changes)
-        return answer, work
-
     def think(self, command: c.Command) -> tuple[c.Answer, Work]:
         """What a command would change, on rows that stay as they are."""
         loaded = Loaded(self.execution)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -185,7 +185,7 @@ class Changes:
 class Work:
     """One decision at work: rows are copied on first access and written back when named by ``change_*``."""
 
-    __slots__ = ("changes", "definition", "dropped", "execution", "loaded", "now", "revised", "settings")
+    __slots__ = ("changes", "definition", "dropped", "execution", "loaded", "now", "revised", "settings", "updates")
 
     def __init__(self, definition: Compiled, settings: Settings, now: int, loaded: Loaded) -> None:
         self.definition = definition
@@ -195,6 +195,8 @@ class Work:
         self.execution = copy.copy(loaded.execution)
         self.changes = Changes(self.execution)
         self.revised = False
+        self.updates: list[tuple[str, Any]] = []
+        """What a finish has written to the state, for those who ask."""
         self.dropped: set[StepKey] = set()
 
     # -- rows ---------------------------------------------------------------------------------------------------

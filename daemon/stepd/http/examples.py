@@ -56,5 +56,13 @@ REQUESTS: Final[dict[str, Any]] = {
     "pause_execution": {},
     "resume_execution": {},
     "use_version": {"version": "3"},
+    "simulate_workflow": {
+        "input": {"ticket": 4711},
+        "steps": {
+            "classify": {"output": {"label": "billing"}},
+            "refund": [{"fail": {"class": "retryable"}}, {"output": {"refunded": 12}}],
+        },
+        "signals": [{"name": "approval", "payload": {"by": "ann"}}],
+    },
     "create_key": {"name": "billing", "scopes": ["worker"], "tenants": ["acme"]},
 }

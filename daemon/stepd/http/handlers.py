@@ -10,7 +10,18 @@ from stepd.http.asgi import ClientGone
 from stepd.http.call import Call
 from stepd.http.departure import Departure
 from stepd.http.table import Stream
-from stepd.service import auditing, executions, keys, reads, resolutions, signals, streams, workers, workflows
+from stepd.service import (
+    auditing,
+    executions,
+    keys,
+    reads,
+    resolutions,
+    signals,
+    simulations,
+    streams,
+    workers,
+    workflows,
+)
 from stepd.service.base import Answer, Daemon, Reply
 from stepd.service.decoding import BodyDecoder
 from stepd_protocol.fields import Request
@@ -122,6 +133,10 @@ async def resume(served: Served, call: Call) -> Answer:
 
 
 # -- workflows, workers, the service ----------------------------------------------------------------------------------
+
+
+async def simulate(served: Served, call: Call) -> Answer:
+    return await simulations.simulate(served.daemon, call.caller, call.path[0], call.body)
 
 
 async def list_workflows(served: Served, call: Call) -> Answer:

@@ -10,7 +10,7 @@ from stepd.http.shared import IDEMPOTENCY, REPLAYED, VIEW
 from stepd.http.signal_routes import SIGNAL_ROUTES
 from stepd.http.table import Parameter, Route, Success
 from stepd.settings import Settings
-from stepd_protocol import definitions, executions, leases, service
+from stepd_protocol import definitions, executions, leases, service, simulation
 from stepd_protocol.fields import ShortText, Time
 from stepd_protocol.limits import WAIT_SECONDS_MAX
 from stepd_protocol.names import ExecutionStatus, Name
@@ -285,6 +285,19 @@ SERVICE_ROUTES: Final = (
         body=definitions.CurrentRequest,
         successes=(Success(status=200, type=service.WorkflowView, about="the workflow as it is now"),),
         problems=("not_found",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/workflows/{name}/simulate",
+        name="simulate_workflow",
+        summary="See what a workflow would do, were its steps to come to this",
+        handler=handlers.simulate,
+        part="request_api",
+        scopes=("read",),
+        body=simulation.SimulateRequest,
+        body_required=False,
+        successes=(Success(status=200, type=simulation.SimulationAnswer, about="what became of it; nothing is kept"),),
+        problems=("not_found", "invalid_input"),
     ),
     Route(
         method="GET",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -67,3 +68,5 @@ class Daemon(msgspec.Struct):
     service_name: str
     keyring: Keyring
     reads: ReadLog = msgspec.field(default_factory=ReadLog)
+    simulating: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(1))
+    """One simulation is computed at a time."""

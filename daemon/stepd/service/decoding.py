@@ -122,11 +122,13 @@ def _faults_with_format(value: Any, shape: inspect.Metadata, path: str) -> Itera
 
 
 def _union_faults(value: Any, shape: inspect.UnionType, path: str) -> Iterator[FieldFault]:
-    """A union here is one type or null; the faults are those of the type."""
+    """A union here is one type, a list of some, or null; the faults are those of the type that was meant."""
     others = [other for other in shape.types if not isinstance(other, inspect.NoneType)]
     if value is None and len(others) < len(shape.types):
         return
-    yield from _faults(value, others[0], path)
+    is_list = isinstance(value, list)
+    meant = next((other for other in others if isinstance(other, inspect.ListType) == is_list), others[0])
+    yield from _faults(value, meant, path)
 
 
 def _struct_faults(value: Any, shape: inspect.StructType, path: str) -> Iterator[FieldFault]:
