@@ -16,7 +16,7 @@ from stepd.engine.definition import CompiledStep
 from stepd.engine.environment import CheckpointMismatch, Environment
 from stepd.engine.expressions import ExpressionFailed
 from stepd.engine.inputs import StepFailed, take_input
-from stepd.engine.model import NO_INDEX, Step, input_name
+from stepd.engine.model import NO_INDEX, Step, input_name, output_name
 from stepd.engine.newrows import new_row
 from stepd.engine.results import fail_step, mismatch_message, skip
 from stepd.engine.sleeps import fall_asleep
@@ -32,7 +32,7 @@ EFFORT_BYTES = 4 * 1024 * 1024
 
 
 class Effort:
-    """What evaluating steps has taken in one decision: units of work, and bytes of inputs."""
+    """What evaluating steps has taken in one decision: units of work, and bytes of inputs and outputs."""
 
     def __init__(self) -> None:
         self.units = self.bytes = 0
@@ -63,7 +63,8 @@ def activate(work: Work, compiled: CompiledStep, environment: Environment, effor
         _fail_before_lease(work, row, failed.class_, str(failed))
     finally:
         effort.units += WORK_MAX - allowance.units_left
-        effort.bytes += len(work.changes.payloads.get(input_name(compiled.ordinal, NO_INDEX), b""))
+        for name in (input_name(compiled.ordinal, NO_INDEX), output_name(compiled.ordinal, NO_INDEX)):
+            effort.bytes += len(work.changes.payloads.get(name, b""))
 
 
 def _is_wanted(compiled: CompiledStep, environment: Environment, allowance: Allowance) -> bool:

@@ -39,7 +39,8 @@ def arm_again(work: Work) -> list[Step]:
     """
     rows = [work.change_step(row.ordinal) for row in _armed(work)]
     for row in rows:
-        arm(work, row)
+        if work.execution.direction is None:
+            arm(work, row)
     return [row for row in rows if row.status != "waiting"]
 
 
