@@ -15,8 +15,9 @@ from tests.support.daemon import Daemon, running
 from tests.support.definitions import read
 from tests.support.flow import make_flow
 from tests.support.nginx import FILES, program, proxying
+from tests.support.postgres import cluster_database
 from tests.support.stream import Stream
-from tests.support.wait import eventually
+from tests.support.wait import beside, eventually
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no nginx here, and no Debian that could bring it")
 
@@ -87,6 +88,26 @@ def test_waits_fit_into_the_time_outs() -> None:
 def test_the_site_of_compose_is_one_that_nginx_takes(daemon: Daemon, tmp_path: Path) -> None:
     with proxying(tmp_path, "compose.conf", [f"127.0.0.1:{daemon.port}"]) as http:
         assert http.get("/readyz").status == 200
+
+
+def test_two_daemons_on_one_database_are_one_service_and_one_of_them_may_die(tmp_path: Path) -> None:
+    with (
+        cluster_database() as database,
+        running(tmp_path / "one", database=database.daemon_url) as one,
+        running(tmp_path / "two", database=database.daemon_url) as two,
+        proxying(tmp_path, "stepd.conf", [f"127.0.0.1:{one.port}", f"127.0.0.1:{two.port}"]) as http,
+    ):
+        work = make_flow(http, read())
+        started = beside(work.claim_one)
+        eventually(lambda: _parked(Http(one.url)) + _parked(Http(two.url)) == 1)
+        run = Http(one.url if _parked(Http(two.url)) else two.url).post("/v1/executions", {"workflow": work.name})
+        started.result(5).begin().complete({"by": 1}).expect(200)
+        one.kill()
+        for _ in range(4):
+            work.start()
+            work.claim_one().begin().complete(None).expect(200)
+        assert http.get(f"/v1/executions/{run.expect(202)['id']}").expect(200)["status"] == "completed"
+        assert {item["status"] for item in http.get("/v1/executions").expect(200)["items"]} == {"completed"}
 
 
 def _parked(http: Http) -> int:
