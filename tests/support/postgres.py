@@ -220,6 +220,17 @@ def query(url: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
     return wait_for(_query(url, statement, parameters))
 
 
+@contextmanager
+def holding(url: str, statement: str) -> Iterator[None]:
+    """A connection that has run one statement, and stays open for the length of a `with` block."""
+    connection = wait_for(asyncpg.connect(url))
+    try:
+        wait_for(connection.execute(statement))
+        yield
+    finally:
+        wait_for(connection.close())
+
+
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """What the coroutine comes to, on a loop beside the caller's."""
     return asyncio.run_coroutine_threadsafe(work, _loop()).result(ANSWER_SECONDS)
@@ -249,13 +260,17 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+def make_in(server: Cluster, name: str) -> Database:
+    """A database with the newest schema in a server that was prepared."""
+    query(server.url(), f"create database {name} template template0 owner {OWNER}")
+    wait_for(migrate(server.url(name, OWNER), DAEMON))
+    return Database(server.url(name, OWNER), name, server.url(name, DAEMON))
+
+
 @cache
 def _template() -> str:
     """A database with the newest schema, copied for each test: that is faster than the migrations."""
-    server = cluster()
-    query(server.url(), f"create database {TEMPLATE} template template0 owner {OWNER}")
-    wait_for(migrate(server.url(TEMPLATE, OWNER), DAEMON))
-    return TEMPLATE
+    return make_in(cluster(), TEMPLATE).name
 
 
 def _copy(empty: bool) -> Database:

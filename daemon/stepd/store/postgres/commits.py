@@ -212,7 +212,7 @@ class Commits:
 
     async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._url)
+            self._connection = await connect(self._url, "decides")
         return self._connection
 
     def _disconnect(self) -> None:

@@ -58,11 +58,12 @@ class Session(Protocol):
     async def executemany(self, command: str, args: Any) -> None: ...
 
 
-async def connect(url: str) -> Any:
-    """A connection of one's own. Raises what the driver raises."""
+async def connect(url: str, purpose: str) -> Any:
+    """A connection of one's own, which PostgreSQL shows with its purpose. Raises what the driver raises."""
+    session = SESSION | {"application_name": f"stepd: {purpose}"}
     async with asyncio.timeout(CONNECT_SECONDS):
         connection = await asyncpg.connect(
-            url, timeout=CONNECT_SECONDS, command_timeout=ANSWER_SECONDS, server_settings=SESSION
+            url, timeout=CONNECT_SECONDS, command_timeout=ANSWER_SECONDS, server_settings=session
         )
         await _hold_any_text(connection)
         return connection
@@ -124,23 +125,20 @@ class Pool:
     async def session(self) -> AsyncIterator[Session]:
         """A connection for the length of a block; errors of the driver become StoreUnavailable where they are."""
         connection: Any = None
+        is_sound = False
         try:
             async with asyncio.timeout(ACQUIRE_SECONDS):
                 connection = await self._pool.acquire()
             yield connection
+            is_sound = True
         except DRIVER_ERRORS as error:
-            told = unavailable(error)
-            if connection is not None and (told is not None or connection.is_in_transaction()):
-                connection.terminate()
-            if told is None:
+            if (told := unavailable(error)) is None:
                 raise
             raise told from error
-        except BaseException:
-            if connection is not None:
-                connection.terminate()
-            raise
         finally:
             if connection is not None:
+                if not is_sound:
+                    _give_up(connection)
                 await self._pool.release(connection)
 
     async def close(self) -> None:
@@ -164,6 +162,14 @@ class Pool:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # its caller has heard it, or is gone
+
+
+def _give_up(connection: Any) -> None:
+    """Closes a connection of the pool without a word, which undoes what is not committed."""
+    try:
+        connection.terminate()
+    except asyncpg.InterfaceError:
+        pass  # it has ended already, and the pool has noticed
 
 
 async def _hold_any_text(connection: Any) -> None:

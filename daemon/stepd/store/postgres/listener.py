@@ -52,7 +52,7 @@ class Listener:
 
         Raises what the driver raises.
         """
-        connection = self._connection = await connect(self._url)
+        connection = self._connection = await connect(self._url, "hears")
         self._place = await connection.fetchval(PLACE)
         self._teller.channel = f"stepd_{self._place & 0xFFFF_FFFF_FFFF_FFFF:016x}"
         await self._take_place(connection)
@@ -128,7 +128,7 @@ class Listener:
         while self._connection is None:
             self._teller.tell_everything()
             try:
-                connection = await connect(self._url)
+                connection = await connect(self._url, "hears")
                 await self._listen(connection)
             except DRIVER_ERRORS:
                 await asyncio.sleep(RENEW_SECONDS)
