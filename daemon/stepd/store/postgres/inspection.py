@@ -62,7 +62,7 @@ class Seen(msgspec.Struct, kw_only=True):
 async def look(url: str, newest: str, *, allow_owner: bool) -> Seen:
     """Everything at once; of a schema other than ``newest`` only its version. Raises Unreadable, StoreRefused."""
     try:
-        connection = await connect(url)
+        connection = await connect(url, "looks")
         try:
             await connection.execute(READ_ONLY)
             return await _look(connection, newest, allow_owner=allow_owner)
