@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -113,8 +114,8 @@ def test_a_lease_is_shared_by_no_two_daemons(two: tuple[Http, Http]) -> None:
     for _ in range(60):
         work.start()
     ask = {"serves": [{"workflow": work.name}], "max": 7}
-    calls = [beside(lambda http=http: claim(http, ask).expect(200)["leases"]) for http in (a, b) * 6]  # type: ignore[misc]
-    given = [lease["id"] for call in calls for lease in call.result(20)]
+    calls = [beside(partial(claim, http, ask)) for http in (a, b) * 6]
+    given = [lease["id"] for call in calls for lease in call.result(20).expect(200)["leases"]]
     left = [lease.id for lease in work.claim(max=100)]
     assert len(set(given + left)) == len(given) + len(left) == 60
 
