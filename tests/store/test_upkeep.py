@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from stepd.engine import commands as c
-from stepd.engine.model import Attempt
+from stepd.engine.model import Attempt, Audit
 from stepd.loops.sweeper import Sweeper
 from stepd.store.base import Decide, Due
-from stepd.store.records import WorkerRow
+from stepd.store.records import AuditFilter, WorkerRow
 from tests.store.shop import EVERYTHING, NOON, Shop, claim, heartbeat, remember, step
+
+YEAR_MS = 365 * 86_400_000
 
 LEASE = 30_000
 RECLAIM = 15_000
@@ -321,6 +323,19 @@ async def test_lives_of_workers_are_forgotten_when_they_were_not_seen_for_a_day(
     shop.clock.at += 86_400_001
     assert await shop.store.forget(10) == 1
     assert await shop.store.workers(0) == [life("new", NOON + 1)]
+
+
+async def test_the_audit_log_is_kept_for_a_year(shop: Shop) -> None:
+    def said(at: int) -> Audit:
+        return Audit(at, "p", None, "read", "x", None, None, "done")
+
+    kept = [said(NOON - YEAR_MS), said(NOON)]
+    # Long ago also for the server's own clock, by which PostgreSQL lets rows go.
+    await shop.store.audit([said(1_000), said(2_000), *kept])
+    assert await shop.store.forget(1) == 1
+    assert await shop.store.forget(10) == 1
+    assert await shop.store.forget(10) == 0
+    assert [row.entry for row in await shop.store.audited(AuditFilter(), None, 10)] == kept[::-1]
 
 
 async def test_forgetting_takes_no_more_than_it_is_told(shop: Shop) -> None:

@@ -13,7 +13,7 @@ BREATH_SECONDS: Final = 0.05
 
 
 class Retention:
-    """Removes ended executions, and forgets claims, idempotency keys and workers, a bounded batch at a time."""
+    """Removes ended executions, and forgets claims, calls, workers and audit rows, a bounded batch at a time."""
 
     name = "retention"
 

@@ -366,4 +366,4 @@ class Store(Protocol):
         """Removes up to ``limit`` ended executions past ``remove_at``, with all that is theirs; answers how many."""
 
     async def forget(self, limit: int) -> int:
-        """Removes claims, idempotency keys and worker lives past their time; answers how many."""
+        """Removes claims, idempotency keys, worker lives and audit rows past their time; answers how many."""

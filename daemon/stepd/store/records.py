@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from stepd.engine.model import Audit
+
+AUDIT_KEPT_MS: Final = 365 * 86_400_000
+"""How long audit rows are kept."""
 
 KeySource: TypeAlias = Literal["settings", "api"]
 

@@ -142,7 +142,8 @@ def _removals() -> None:
     op.execute(
         f"create function remove_audit(before bigint, at_most bigint) returns bigint {as_owner} as $$ "
         f"declare removed bigint; served bigint := least(before, store_ms() - {AUDIT_KEPT_MS}); begin "
-        "update audit_retention set kept_from = greatest(kept_from, served); "
+        "if not exists (select from audit where at < served) then return 0; end if; "
+        "update audit_retention set kept_from = served where kept_from < served; "
         "delete from audit where id in (select id from audit where at < served order by at, id limit at_most); "
         "get diagnostics removed = row_count; return removed; end $$"
     )

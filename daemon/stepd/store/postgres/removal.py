@@ -13,6 +13,7 @@ import msgspec
 
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import EXECUTIONS, columns, unnested
+from stepd.store.records import AUDIT_KEPT_MS
 from stepd_protocol.limits import IDEMPOTENCY_KEPT_SECONDS
 
 CLAIMS_KEPT_MS: Final = 600_000
@@ -71,7 +72,14 @@ FORGET_CLAIMS: Final = _forget(
 )
 FORGET_CALLS: Final = _forget("idempotency", "principal, target, key", "created_at < $1")
 FORGET_LIVES: Final = _forget("workers", "principal, worker, instance", "last_seen_at < $1")
-FORGET: Final = ((FORGET_CLAIMS, CLAIMS_KEPT_MS), (FORGET_CALLS, CALLS_KEPT_MS), (FORGET_LIVES, LIVES_KEPT_MS))
+FORGET_AUDIT: Final = "select remove_audit($1, $2)"
+"""Nobody else can remove any, and by the server's clock it lets none go before its time."""
+FORGET: Final = (
+    (FORGET_CLAIMS, CLAIMS_KEPT_MS),
+    (FORGET_CALLS, CALLS_KEPT_MS),
+    (FORGET_LIVES, LIVES_KEPT_MS),
+    (FORGET_AUDIT, AUDIT_KEPT_MS),
+)
 
 
 async def remove_ended(session: Session, now: int, limit: int) -> int:
@@ -110,6 +118,6 @@ async def clear_leavings(session: Session) -> bool:
 
 
 async def forget(session: Session, now: int, statement: str, kept_ms: int, limit: int) -> int:
-    """Removes one slice of claims, remembered calls or workers' lives past their time; answers how many."""
+    """Removes one slice of claims, remembered calls, workers' lives or audit rows past their time; answers how many."""
     count: int = await session.fetchval(statement, now - kept_ms, min(limit, ROWS_AT_ONCE))
     return count

@@ -6,10 +6,12 @@ after a crash, because its id stands in ``leavings`` until then.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from stepd.store.records import AUDIT_KEPT_MS
 from stepd.store.sqlite.rows import EXECUTIONS
 from stepd.store.sqlite.transaction import Transaction
 from stepd_protocol.limits import IDEMPOTENCY_KEPT_SECONDS
@@ -61,7 +63,12 @@ FORGET_LIVES: Final = (
     "delete from workers where (principal, worker, instance) in "
     "(select principal, worker, instance from workers where last_seen_at < ? limit ?)"
 )
-FORGET: Final = ((FORGET_CLAIMS, CLAIMS_KEPT_MS), (FORGET_CALLS, CALLS_KEPT_MS), (FORGET_LIVES, LIVES_KEPT_MS))
+KEEP_AUDIT_FROM: Final = (
+    "update audit_retention set kept_from = :before "
+    "where kept_from < :before and exists (select 1 from audit where at < :before)"
+)
+"""The table lets nothing go that is to be kept."""
+FORGET_AUDIT: Final = "delete from audit where id in (select id from audit where at < ? order by at, id limit ?)"
 
 
 def remove_ended(transaction: Transaction, limit: int) -> int:
@@ -95,7 +102,21 @@ def clear_leavings(transaction: Transaction) -> bool:
     return True
 
 
-def forget(transaction: Transaction, statement: str, kept_ms: int, limit: int) -> int:
+def forget(transaction: Transaction, limit: int, *, statement: str, kept_ms: int) -> int:
     """Removes one slice of claims, remembered calls or workers' lives past their time; answers how many."""
     before = transaction.now() - kept_ms
     return transaction.connection.execute(statement, (before, min(limit, ROWS_AT_ONCE))).rowcount
+
+
+def forget_audit(transaction: Transaction, limit: int) -> int:
+    """Removes one slice of audit rows past their time; answers how many."""
+    transaction.connection.execute(KEEP_AUDIT_FROM, {"before": transaction.now() - AUDIT_KEPT_MS})
+    return forget(transaction, limit, statement=FORGET_AUDIT, kept_ms=AUDIT_KEPT_MS)
+
+
+FORGET: Final = (
+    partial(forget, statement=FORGET_CLAIMS, kept_ms=CLAIMS_KEPT_MS),
+    partial(forget, statement=FORGET_CALLS, kept_ms=CALLS_KEPT_MS),
+    partial(forget, statement=FORGET_LIVES, kept_ms=LIVES_KEPT_MS),
+    forget_audit,
+)

@@ -245,11 +245,10 @@ class SqliteStore:
 
     async def forget(self, limit: int) -> int:
         forgotten = 0
-        for statement, kept_ms in removal.FORGET:
+        for forget in removal.FORGET:
             room = limit
             while room > 0:
-                act = partial(removal.forget, statement=statement, kept_ms=kept_ms, limit=room)
-                if (count := await self.writer.run(act)) == 0:
+                if (count := await self.writer.run(partial(forget, limit=room))) == 0:
                     break
                 room -= count
             forgotten += limit - room
