@@ -223,3 +223,19 @@ def test_a_stream_that_is_refused_raises(peer: Peer, client: Client) -> None:
     peer.always("events", problem(404, "not_found"))
     with client, pytest.raises(ApiError, match="not_found"):
         next(client.events("e-1", live=True))
+
+
+def test_a_resolution_is_sent_again_with_its_key_until_there_is_an_answer(peer: Peer, client: Client) -> None:
+    taken = Reply(200, {"id": "e-1", "status": "running"})
+    peer.script("resolve", DROPPED, taken, taken)
+    results = [{"step": "charge", "outcome": "absent"}]
+    with client:
+        assert client.resolve("e-1", results=results, reference="4711", reason="seen")["status"] == "running"
+        client.resolve("e/1", close="accepted", reference="4711", reason="seen", expected_revision=3)
+    first, again, closed = peer.named("resolve")
+    assert (first.raw, first.headers["idempotency-key"]) == (again.raw, again.headers["idempotency-key"])
+    evidence = {"reference": "4711", "reason": "seen"}
+    assert first.body == {"action": "resume", "results": results, "evidence": evidence}
+    assert closed.path == "/v1/admin/executions/e%2F1/resolve"
+    body = {"action": "close", "verification": "accepted", "expected_revision": 3, "evidence": evidence}
+    assert closed.body == body

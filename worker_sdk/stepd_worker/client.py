@@ -3,32 +3,25 @@
 import math
 import time
 import uuid
-import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Final, Self, TypeAlias
-from urllib.parse import quote
-
-import msgspec
+from typing import Any, Final
 
 from stepd_protocol.names import ENDED_STATUSES
-from stepd_worker.both_worlds import LoopThread, call, stream
+from stepd_worker.both_worlds import call, stream
 from stepd_worker.client_calls import (
     Json,
     Patience,
+    Strings,
     decoded_events,
     execution_path,
     only_given,
-    query_text,
     workflow_path,
 )
 from stepd_worker.errors import ExecutionNotCompleted, StepdError, Unreachable
+from stepd_worker.operating import OperatorCalls
 from stepd_worker.retry import is_no_answer
-from stepd_worker.transport import READ_SECONDS, Endpoint, NoAnswer, Transport, api_error
+from stepd_worker.transport import READ_SECONDS, NoAnswer, api_error
 
-Strings: TypeAlias = Sequence[str]
-
-RETRY_SECONDS: Final = 30.0
-"""How long a call is sent again while no answer comes, unless the client is told otherwise."""
 WAIT_SECONDS: Final = 30.0
 """How long one call asks the daemon to hold it; a longer wait is made of several."""
 # The stream has a comment every 15 s: silence for three of them is a dead connection.
@@ -38,21 +31,13 @@ _SETTLED = ENDED_STATUSES | {"reconciliation_required"}
 _LAST_EVENTS = frozenset(f"execution.{status}" for status in ENDED_STATUSES)
 
 
-class Client:
+class Client(OperatorCalls):
     """Calls to one daemon. Every call has two faces: `client.get(…)` blocks, `await client.get.aio(…)` doesn't.
 
     `url` and `key` left out come from STEPD_URL (else http://127.0.0.1:7117) and STEPD_KEY. A call that gets no answer,
     5xx or 429 is sent again for `retry_seconds`, then raises `Unreachable`, or `ApiError` where the daemon did answer;
     every other refusal raises `ApiError` at once. Answers are the daemon's JSON. Safe to use from several threads.
     """
-
-    def __init__(self, url: str | None = None, key: str | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
-        self.endpoint = Endpoint(url, key)
-        self.loop_thread = LoopThread()
-        self._retry_seconds = retry_seconds
-        self._transport = Transport(self.endpoint)
-        # A script that never closes its client ends quietly all the same.
-        weakref.finalize(self, self.loop_thread.stop, self._transport.close)
 
     # --- Executions
 
@@ -277,88 +262,6 @@ class Client:
         """The daemon's service: id, name, version, and which parts are on."""
         return await self._ask("GET", "/v1/service")
 
-    # --- Administration
-
-    @call
-    async def new_key(self, name: str, scopes: Strings, *, tenants: Strings = ()) -> Json:
-        """Makes a key of the principal `name`; left out, `tenants` are all. The answer's `secret` is told this once.
-
-        Sent once: a key whose answer was lost is listed by `keys`, is of no use to anybody, and can be revoked.
-        """
-        body = {"name": name, "scopes": [*scopes], **({"tenants": [*tenants]} if tenants else {})}
-        return await self._ask("POST", "/v1/admin/keys", body, once=True)
-
-    @call
-    async def keys(self, *, limit: int | None = None, cursor: str | None = None) -> Json:
-        """One page of the keys that there are and were, `{"items", "next"}`, newest first, without secrets."""
-        return await self._ask("GET", "/v1/admin/keys", query={"limit": limit, "cursor": cursor})
-
-    @call
-    async def revoke_key(self, key_id: str) -> None:
-        """Revokes a key at once. Raises ApiError `not_found`."""
-        await self._ask("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}")
-
-    # --- Its own end
-
-    def close(self) -> None:
-        """Closes the connections of the blocking calls. Later calls open new ones."""
-        self.loop_thread.stop(self._transport.close)
-
-    async def aclose(self) -> None:
-        """Closes the running loop's connections."""
-        await self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    # --- How a call is made
-
-    async def _tell(self, path: str, body: Json, idempotency_key: str | None) -> Json:
-        return await self._ask("POST", path, body, headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        query: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        read_seconds: float = READ_SECONDS,
-        once: bool = False,
-    ) -> Json:
-        """Sends a call, the same bytes again while no answer comes, and returns what the daemon said.
-
-        `once`: the call can't be told from another one like it, so that it isn't sent again after it got no answer.
-        """
-        content = None if body is None else msgspec.json.encode(body)
-        target = path + query_text(query or {})
-        patience = Patience(self._retry_seconds)
-        while True:
-            retry_after = None
-            try:
-                answer = await self._transport.send(method, target, content, headers=headers, read_seconds=read_seconds)
-            except NoAnswer as fault:
-                trouble: StepdError = Unreachable(str(fault))
-                if once:
-                    raise trouble from None
-            else:
-                if 200 <= answer.status < 300:
-                    return msgspec.json.decode(answer.body, type=Json) if answer.body else {}
-                trouble, retry_after = api_error(answer), answer.retry_after
-                if not is_no_answer(answer.status):
-                    raise trouble
-            await patience.wait(trouble, retry_after)
-
     async def _stored_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
         position: int | None = after
         while position is not None:
@@ -368,7 +271,7 @@ class Client:
             position = page["next"]
 
     async def _live_events(self, execution_id: str, after: int) -> AsyncGenerator[Json, None]:
-        last, patience = after, Patience(self._retry_seconds)
+        last, patience = after, Patience(self.retry_seconds)
         while True:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(last)}
             trouble: StepdError = Unreachable(f"The stream of {execution_id} was cut")
@@ -385,7 +288,7 @@ class Client:
                         trouble, retry_after = api_error(answer), answer.retry_after
                     else:
                         async for event in decoded_events(content):
-                            patience = Patience(self._retry_seconds)
+                            patience = Patience(self.retry_seconds)
                             last = event["seq"]
                             yield event
                             if event["type"] in _LAST_EVENTS:

@@ -1,19 +1,100 @@
-"""Owns what the client's calls share: their paths and queries, and how long one goes on being sent."""
+"""Owns how the client's calls are made: the same bytes again while no answer comes, and what refusals become."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, TypeAlias
+import uuid
+import weakref
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final, Self, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from stepd_worker import sse
-from stepd_worker.errors import StepdError
-from stepd_worker.retry import Backoff
+from stepd_worker.both_worlds import LoopThread
+from stepd_worker.errors import StepdError, Unreachable
+from stepd_worker.retry import Backoff, is_no_answer
+from stepd_worker.transport import READ_SECONDS, Endpoint, NoAnswer, Transport, api_error
 
 Json: TypeAlias = dict[str, Any]
 """An answer of the daemon as it came."""
+Strings: TypeAlias = Sequence[str]
+
+RETRY_SECONDS: Final = 30.0
+"""How long a call is sent again while no answer comes, unless the client is told otherwise."""
+
+
+class Calls:
+    """Calls to one daemon, and their connections."""
+
+    def __init__(self, url: str | None = None, key: str | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
+        self.endpoint = Endpoint(url, key)
+        self.loop_thread = LoopThread()
+        self.retry_seconds = retry_seconds
+        self._transport = Transport(self.endpoint)
+        # A script that never closes its client ends quietly all the same.
+        weakref.finalize(self, self.loop_thread.stop, self._transport.close)
+
+    # --- Its own end
+
+    def close(self) -> None:
+        """Closes the connections of the blocking calls. Later calls open new ones."""
+        self.loop_thread.stop(self._transport.close)
+
+    async def aclose(self) -> None:
+        """Closes the running loop's connections."""
+        await self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # --- How a call is made
+
+    async def _tell(self, path: str, body: Json, idempotency_key: str | None) -> Json:
+        return await self._ask("POST", path, body, headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_seconds: float = READ_SECONDS,
+        once: bool = False,
+    ) -> Json:
+        """Sends a call, the same bytes again while no answer comes, and returns what the daemon said.
+
+        `once`: the call can't be told from another one like it, so that it isn't sent again after it got no answer.
+        """
+        content = None if body is None else msgspec.json.encode(body)
+        target = path + query_text(query or {})
+        patience = Patience(self.retry_seconds)
+        while True:
+            retry_after = None
+            try:
+                answer = await self._transport.send(method, target, content, headers=headers, read_seconds=read_seconds)
+            except NoAnswer as fault:
+                trouble: StepdError = Unreachable(str(fault))
+                if once:
+                    raise trouble from None
+            else:
+                if 200 <= answer.status < 300:
+                    return msgspec.json.decode(answer.body, type=Json) if answer.body else {}
+                trouble, retry_after = api_error(answer), answer.retry_after
+                if not is_no_answer(answer.status):
+                    raise trouble
+            await patience.wait(trouble, retry_after)
 
 
 class Patience:

@@ -15,6 +15,7 @@ COMMANDS: Final = (
     "events",
     "signal",
     "steer",
+    "resolve",
     "workflows",
     "simulate",
     "keys",

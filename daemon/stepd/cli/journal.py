@@ -161,6 +161,7 @@ _PHRASES: Final[Mapping[str, Callable[[Event, _Data], str]]] = {
     "step.uncertain": _with_why("uncertain: nobody can know whether the write happened"),
     "step.held": _just("held"),
     "step.cancelled": _just("cancelled"),
+    "step.compensating": _about("is being undone by", "compensation"),
     "signal.received": _about("signal received", "name"),
     "wait.armed": _armed,
     "wait.resumed": _about("resumed by a signal", "event"),

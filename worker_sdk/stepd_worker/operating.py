@@ -1,0 +1,59 @@
+"""Owns the calls of operators and administrators: what became of executions in doubt, and keys."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from stepd_worker.both_worlds import call
+from stepd_worker.client_calls import Calls, Json, Strings, execution_path, only_given
+
+
+class OperatorCalls(Calls):
+    """What a client offers to operators and administrators."""
+
+    @call
+    async def resolve(
+        self,
+        execution_id: str,
+        *,
+        reference: str,
+        reason: str,
+        results: Sequence[Mapping[str, Any]] = (),
+        close: str | None = None,
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Json:
+        """Says what became of an execution that needs reconciliation; returns what that led to.
+
+        It goes on with `results`, each `{"step", "outcome": "succeeded" | "as_reported" | "absent"}` and where they
+        apply `index`, `output`, `state`; or ends with `close`, which is `absent_verified`, `compensated_verified` or
+        `accepted`. `reference` and `reason` are the operator's word, kept for ever: no secrets. Raises ApiError:
+        `not_resolvable`, `invalid_request`, `invalid_output`, `idempotency_conflict`, others.
+        """
+        how: Json = {"action": "close", "verification": close}
+        if close is None:
+            how = {"action": "resume", "results": [dict(one) for one in results]}
+        evidence = {"reference": reference, "reason": reason}
+        body = {**how, **only_given({"expected_revision": expected_revision}), "evidence": evidence}
+        return await self._tell(
+            f"/v1/admin{execution_path(execution_id, '/resolve').removeprefix('/v1')}", body, idempotency_key
+        )
+
+    @call
+    async def new_key(self, name: str, scopes: Strings, *, tenants: Strings = ()) -> Json:
+        """Makes a key of the principal `name`; left out, `tenants` are all. The answer's `secret` is told this once.
+
+        Sent once: a key whose answer was lost is listed by `keys`, is of no use to anybody, and can be revoked.
+        """
+        body = {"name": name, "scopes": [*scopes], **({"tenants": [*tenants]} if tenants else {})}
+        return await self._ask("POST", "/v1/admin/keys", body, once=True)
+
+    @call
+    async def keys(self, *, limit: int | None = None, cursor: str | None = None) -> Json:
+        """One page of the keys that there are and were, `{"items", "next"}`, newest first, without secrets."""
+        return await self._ask("GET", "/v1/admin/keys", query={"limit": limit, "cursor": cursor})
+
+    @call
+    async def revoke_key(self, key_id: str) -> None:
+        """Revokes a key at once. Raises ApiError `not_found`."""
+        await self._ask("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}")
