@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stepd_worker.both_worlds import call
-from stepd_worker.client_calls import Calls, Json, Strings, execution_path, only_given
+from stepd_worker.client_calls import Calls, Json, Strings, only_given
 
 
 class OperatorCalls(Calls):

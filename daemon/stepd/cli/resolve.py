@@ -1,6 +1,6 @@
 """Owns `stepd resolve`: an operator says what became of an execution that needs reconciliation."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -9,6 +9,17 @@ from stepd.cli.options import AsJson, ExecutionId, Key, Url, read_json, read_obj
 
 VERIFICATIONS: Final = ("absent_verified", "compensated_verified", "accepted")
 NEEDS_IT: Final = "reconciliation_required"
+
+Reference: TypeAlias = Annotated[
+    str | None, typer.Option(help="Where the proof is, like a case number. No secrets.", show_default=False)
+]
+Reason: TypeAlias = Annotated[str | None, typer.Option(help="What you found. No secrets.", show_default=False)]
+ExpectedRevision: TypeAlias = Annotated[
+    int | None, typer.Option(min=0, help="Refuse where it has another revision.", show_default=False)
+]
+IdempotencyKey: TypeAlias = Annotated[
+    str | None, typer.Option(help="The same key tells nothing twice; else one is made.", show_default=False)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,16 +50,10 @@ def resolve(
         str | None,
         typer.Option(metavar="VERIFICATION", help="End it: " + ", ".join(VERIFICATIONS) + ".", show_default=False),
     ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="Where the proof is, like a case number. No secrets.", show_default=False)
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="What you found. No secrets.", show_default=False)] = None,
-    expected_revision: Annotated[
-        int | None, typer.Option(min=0, help="Refuse where it has another revision.", show_default=False)
-    ] = None,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key tells nothing twice; else one is made.", show_default=False)
-    ] = None,
+    reference: Reference = None,
+    reason: Reason = None,
+    expected_revision: ExpectedRevision = None,
+    idempotency_key: IdempotencyKey = None,
     json: AsJson = False,
     url: Url = None,
     key: Key = None,
