@@ -35,9 +35,8 @@ class OperatorCalls(Calls):
             how = {"action": "resume", "results": [dict(one) for one in results]}
         evidence = {"reference": reference, "reason": reason}
         body = {**how, **only_given({"expected_revision": expected_revision}), "evidence": evidence}
-        return await self._tell(
-            f"/v1/admin{execution_path(execution_id, '/resolve').removeprefix('/v1')}", body, idempotency_key
-        )
+        path = f"/v1/admin/executions/{quote(execution_id, safe='')}/resolve"
+        return await self._tell(path, body, idempotency_key)
 
     @call
     async def new_key(self, name: str, scopes: Strings, *, tenants: Strings = ()) -> Json:
