@@ -7,7 +7,7 @@ from typing import Any
 from stepd.engine import commands as c
 from stepd.engine.children import start_of
 from stepd.engine.kinship import news_of
-from stepd.engine.model import ENDED, input_name
+from stepd.engine.model import ENDED, NO_INDEX, input_name
 from tests.engine.world import World, compiled
 
 
@@ -71,8 +71,8 @@ class Family:
         for world in self.children:
             child = world.execution
             parent = self.worlds[child.parent_id or ""]
-            row = parent.row(child.parent_step or "")
-            waits = row.child_id == child.id and row.child_open
+            row = parent.steps.get((parent.definition.by_id[child.parent_step or ""], NO_INDEX))
+            waits = row is not None and row.child_id == child.id and row.child_open
             assert waits or child.status in ENDED, "an open child that nobody waits for"
             assert waits or child.news_at is None or child.status in ENDED
             if child.status in ENDED and child.news_at is None:

@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
 from stepd.engine import commands as c
 from stepd.engine.children import DEPTH_MAX
 from tests.engine.family import Family
-from tests.engine.world import ACTOR, World
-
-READ = {"id": "look", "effect": "read_only", "retry": {"max_attempts": 1}}
-WRITE = {"id": "write", "effect": "idempotent_write", "retry": {"max_attempts": 1}}
-
-
-def family(child: list[dict[str, Any]], *, then: list[dict[str, Any]] | None = None, **parent: Any) -> Family:
-    """A parent whose step `sub` has a child of these steps; the child's output is that of its first step."""
-    call = {"id": "sub", "kind": "workflow", "workflow": "child", **parent.pop("step", {})}
-    before = parent.pop("before", [])
-    start = {name: parent.pop(name) for name in ("input", "correlation", "priority") if name in parent}
-    output = {"$cel": f"steps.{child[0]['id']}.output"}
-    ends = {"on_failure": parent.pop("child_on_failure", "fail")}
-    definitions = {
-        "parent": {"steps": [*before, call, *(then or [])], "output": {"$cel": "steps.sub.output"}, **parent},
-        "child": {"steps": child, "output": output, **ends},
-    }
-    made = Family(definitions, **start)
-    if not before:
-        made.carry()
-    return made
-
-
-def do(world: World, output: Any = None) -> c.Granted:
-    """Claims what there is and completes it."""
-    granted = world.claim()
-    assert granted is not None
-    world.complete(granted.attempt, output)
-    return granted
-
-
-def error_of(world: World, step: str = "sub") -> dict[str, Any]:
-    error = world.row(step).error
-    assert error is not None
-    decoded: dict[str, Any] = msgspec.json.decode(error)
-    return decoded
+from tests.engine.parents import READ, WRITE, do, doubtful, error_of, family
+from tests.engine.world import ACTOR
 
 
 def test_a_child_takes_its_input_and_gives_its_output() -> None:
@@ -175,37 +139,6 @@ def test_a_child_without_writes_leaves_nothing_standing() -> None:
     assert granted is not None
     run.root.fail(granted.attempt, "fatal")
     assert run.root.execution.status == "failed"
-
-
-# -- reconciliation ---------------------------------------------------------------------------------------------------
-
-
-def doubtful() -> Family:
-    """A child whose write nobody knows of."""
-    run = family([WRITE], child_on_failure="reconcile")
-    granted = run.child.claim()
-    assert granted is not None
-    run.child.fail(granted.attempt, "fatal", "unknown")
-    run.carry()
-    return run
-
-
-def test_a_child_in_reconciliation_shows_on_its_parent() -> None:
-    run = doubtful()
-    assert run.child.execution.status == "reconciliation_required"
-    assert run.root.status("sub") == "waiting"
-    assert run.root.row("sub").child_blocked_at == run.child.now
-    assert run.root.execution.blocked_child == run.child.execution.id
-    run.check()
-
-
-def test_an_ending_parent_waits_for_a_child_in_reconciliation() -> None:
-    run = doubtful()
-    run.root.cancel()
-    run.carry()
-    assert run.root.execution.status == "cancelling"
-    assert run.root.execution.blocked_child == run.child.execution.id
-    assert run.child.execution.direction == "cancel"
 
 
 # -- ending -----------------------------------------------------------------------------------------------------------

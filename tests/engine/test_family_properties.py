@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stepd.engine import commands as c
-from stepd.engine.model import ENDED, GOING
+from stepd.engine.model import ENDED, GOING, Step
+from stepd.engine.resolutions import Resolved
 from tests.engine.family import Family
 from tests.engine.replay import replay
-from tests.engine.world import ACTOR, World
+from tests.engine.world import ACTOR, World, result
 
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 
@@ -21,7 +22,12 @@ EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 def definitions(draw: st.DrawFn, below: str | None) -> dict[str, Any]:
     """Two or three steps, of which some have children of the workflow below."""
     steps = [draw(steps_of(number, below)) for number in range(draw(st.integers(2, 3)))]
-    definition: dict[str, Any] = {"steps": steps, "on_failure": draw(st.sampled_from(["fail", "reconcile"]))}
+    for task in [step for step in steps if "write" in step.get("effect", "")]:
+        if draw(st.booleans()):
+            task["compensate"] = f"undo-{task['id']}"
+            steps.append({"id": task["compensate"], "effect": "idempotent_write", "retry": {"max_attempts": 1}})
+    on_failure = draw(st.sampled_from(["fail", "reconcile", "compensate"]))
+    definition: dict[str, Any] = {"steps": steps, "on_failure": on_failure}
     definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
     if draw(st.integers(0, 3)) == 0:
         definition["timeout_seconds"] = 100
@@ -83,6 +89,21 @@ class Lives(RuleBasedStateMachine):
         else:
             world.fail(attempt, how, data.draw(st.sampled_from([None, "none"])))
 
+    @precondition(lambda self: self.family is not None and self._troubled())
+    @rule(data=st.data(), close=st.sampled_from([None, None, "absent_verified", "compensated_verified", "accepted"]))
+    def resolve(self, data: st.DataObject, close: str | None) -> None:
+        troubled = self._troubled()
+        world = troubled[data.draw(st.integers(0, len(troubled) - 1))]
+        if close is not None:
+            world.close(close)
+        else:
+            outcome = data.draw(st.sampled_from(["succeeded", "absent"]))
+            world.resume_with(*[result(row.step, outcome, 1) for row in _untold(world)])
+
+    def _troubled(self) -> list[World]:
+        worlds = self.live.worlds.values()
+        return [world for world in worlds if world.execution.status == "reconciliation_required"]
+
     @rule(seconds=st.sampled_from([1, 31, 46, 101]))
     def wait(self, seconds: int) -> None:
         for world in list(self.live.worlds.values()):
@@ -114,10 +135,14 @@ class Lives(RuleBasedStateMachine):
             assert steps == {step: world.status(step) for step in steps}
 
     def teardown(self) -> None:
-        """With an honest worker and a carrier, a parent ends unless it or someone below needs an operator."""
+        """With an honest worker, a carrier and an operator, all of them end, and know that of each other."""
         if self.family is None:
             return
-        for _ in range(60):
+        for patience in reversed(range(60)):
+            for world in self._troubled():
+                told = [result(row.step, "succeeded", 1) for row in _untold(world)]
+                if patience < 30 or not isinstance(world.resume_with(*told), Resolved):
+                    assert isinstance(world.close("accepted"), Resolved)
             for world in list(self.live.worlds.values()):
                 world.run(c.Resume(ACTOR))
                 while granted := world.claim():
@@ -125,11 +150,17 @@ class Lives(RuleBasedStateMachine):
                     world.complete(granted.attempt, 1)
             self.live.pass_time(60_000)
         assert self.live.errands() == []
-        standing = {world.execution.status for world in self.live.worlds.values()}
-        assert "reconciliation_required" in standing or standing <= ENDED
         for world in self.live.worlds.values():
-            blocked = world.execution.blocked_child
-            assert blocked is None or self.live.worlds[blocked].execution.status == "reconciliation_required"
+            assert world.execution.status in ENDED
+            assert (world.execution.children, world.execution.blocked_child) == (0, None)
+
+
+def _untold(world: World) -> list[Step]:
+    """What an operator must tell of: what is uncertain, and what failed above a write that stands."""
+    rows = world.steps.values()
+    return [
+        row for row in rows if row.status == "uncertain" or (row.status == "failed" and row.standing_seq is not None)
+    ]
 
 
 TestLives = Lives.TestCase

@@ -14,7 +14,7 @@ from stepd.engine.canonical import digest
 from stepd.engine.commands import Actor, Parent, Start
 from stepd.engine.definition import Compiled, CompiledStep
 from stepd.engine.model import NO_INDEX, Execution, Step
-from stepd.engine.standing import note_standing, parking, set_status, stands
+from stepd.engine.standing import note_standing, parking, set_status
 from stepd.engine.work import Work
 from stepd_protocol.times import format_time
 
@@ -34,8 +34,6 @@ def arm_child(work: Work, compiled: CompiledStep, row: Step) -> None:
     """Makes a step wait for a child, which is to be started with the input that the row has got."""
     row.child_id, row.child_open, row.child_seq = _child_id(work, row), True, 0
     row.errand = "start"
-    if stands(work.execution, compiled) and (before := work.step(row.ordinal, row.index)) is not None:
-        row.standing_seq = before.standing_seq
     work.execution.children += 1
     work.add_step(row)
     set_status(work, row, "waiting")

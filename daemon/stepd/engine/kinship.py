@@ -75,7 +75,7 @@ def _never_begun(work: Work, row: Step, error: bytes) -> None:
 
 
 def _end(work: Work, row: Step, news: ChildNews) -> None:
-    """The child has ended: the step has its output, or fails; where the child was cancelled with it, it stays held."""
+    """The child has ended: the step has its output, or fails; where the child was just cancelled too, it stays held."""
     let_go(work, row)
     data: dict[str, object] = {"execution": row.child_id, "status": news.status, "standing_writes": news.writes}
     work.emit("child.ended", row.step, row.index, data=data)
@@ -84,9 +84,14 @@ def _end(work: Work, row: Step, news: ChildNews) -> None:
     if news.status == "completed":
         output = news.output or b"null"
         succeed_with(work, row, output, decode(output))
-    elif row.error is not None or work.execution.direction is None or news.status != "cancelled":
+    elif row.error is not None or not _left_held(work, news):
         fail_step(work, row, row.error or _child_failed(news))
     advance(work, row.ordinal)
+
+
+def _left_held(work: Work, news: ChildNews) -> bool:
+    """Whether the child was cancelled with its parent and nothing of it stands: then its step has not failed."""
+    return work.execution.direction is not None and news.status == "cancelled" and not news.writes
 
 
 def _child_failed(news: ChildNews) -> bytes:

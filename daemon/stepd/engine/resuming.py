@@ -116,10 +116,11 @@ def _go_on(work: Work, again: list[Telling]) -> None:
     timeout_ms = work.definition.timeout_ms
     execution.deadline_at = None if timeout_ms is None else work.now + timeout_ms
     set_due(execution)
+    told = {(telling.ordinal, telling.index) for telling in again}
     for telling in again:
         _again(work, telling)
     for row in failed:
-        if row.status == "failed" and not is_compensation(work, row.ordinal):
+        if (row.ordinal, row.index) not in told and not is_compensation(work, row.ordinal):
             _again(work, Telling(row.ordinal, row.index, "again"))
     for row in work.rows():
         if row.parked == Parked.HELD:
