@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from tests.crash.conftest import MakeDaemon
-from tests.support.client import Http, Json
+from tests.support.client import Http
 from tests.support.definitions import cel, read, safe_write, write
-from tests.support.flow import listed, make_flow
-from tests.support.journal import checked
+from tests.support.flow import make_flow
+from tests.support.kept import all_completed, check_nothing_doubled, check_nothing_lost
 from tests.support.wait import beside, eventually, moment
 from tests.support.worker import Load
 
@@ -44,38 +44,5 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(make_daemon: MakeDa
         load.stop.set()
     for worker in workers:
         worker.result(10)
-    check_nothing_lost(http, load)
-    check_nothing_doubled(http, load)
-
-
-def all_completed(http: Http, workflow: str) -> bool:
-    for status in ("queued", "running", "waiting"):
-        query = {"workflow": workflow, "status": status, "limit": 1}
-        if http.get("/v1/executions", query=query).expect(200)["items"]:
-            return False
-    return True
-
-
-def check_nothing_lost(http: Http, load: Load) -> None:
-    assert load.problems == []
-    assert len(load.started) == EXECUTIONS
-    by_id = {item["id"]: item for item in listed(http, {"workflow": load.workflow, "limit": 200})}
-    for key, id in load.started.items():
-        assert by_id[id]["status"] == "completed", f"{id} of key {key}: {by_id[id]}"
-    for (id, step), output in load.outputs.items():
-        assert shown_output(http, id, step) == output, "what was acknowledged is what is kept"
-
-
-def check_nothing_doubled(http: Http, load: Load) -> None:
-    by_id = listed(http, {"workflow": load.workflow, "limit": 200})
-    assert len(by_id) == EXECUTIONS, "one execution a key"
-    for id in load.started.values():
-        events = checked(http, id)
-        succeeded = [event["step"] for event in events if event["type"] == "step.succeeded"]
-        assert sorted(succeeded) == ["a", "b", "c"], f"{id}: {succeeded}"
-        assert load.bodies[f"{id}:c"] == 1, "a body delivered at most once ran once"
-
-
-def shown_output(http: Http, id: str, step: str) -> Json:
-    view = http.get(f"/v1/executions/{id}", query={"include": "payloads"}).expect(200)
-    return next(each["output"] for each in view["steps"] if each["id"] == step)
+    check_nothing_lost(http, [load], EXECUTIONS)
+    check_nothing_doubled(http, [load])

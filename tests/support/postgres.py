@@ -136,6 +136,11 @@ class Database(Struct, frozen=True):
     daemon_url: str
     """For a daemon; on a server of one's own it is the owner's."""
 
+    @property
+    def superuser_url(self) -> str:
+        """For who may end other roles' connections; on a server of one's own it is the owner's."""
+        return cluster().url(self.name) if own_server() is None else self.url
+
     def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Runs one statement as the owner and commits; parameters are `$1`, `$2`, …"""
         return query(self.url, statement, *parameters)
