@@ -1,8 +1,9 @@
-"""Replays a journal: what the events alone say of an execution and its steps."""
+"""Replays a journal: what the events alone say of an execution, its steps and their items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -29,29 +30,67 @@ _EXECUTION_TYPES = {
     "execution.cancelled": "cancelled",
     "execution.reconciliation_required": "reconciliation_required",
 }
+_OPEN = ("running", "leased", "queued", "retry_wait", "waiting", "pending")
 
 
-def replay(events: Iterable[Event], steps: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """The execution's status (``going`` for queued, running, waiting and scheduled), and each step's."""
-    status, statuses = "going", dict.fromkeys(steps, "pending")
-    for event in events:
+class Replayed:
+    """What a journal tells so far. The execution's status is ``going`` for queued, running, waiting and scheduled."""
+
+    def __init__(self, events: Iterable[Event], steps: Iterable[str]) -> None:
+        self.status = "going"
+        self._steps = dict.fromkeys(steps, "pending")
+        self.items: dict[str, dict[int, str]] = {}
+        """Statuses of items by step and index; an item that nothing was told of is pending."""
+        self.cancelled: set[str] = set()
+        """Steps whose items that had not ended were cancelled."""
+        for event in events:
+            self._take(event)
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """Each step's status: what it was told to be, or what its items make of it."""
+        return {step: self._with_items(step, status) for step, status in self._steps.items()}
+
+    def _with_items(self, step: str, status: str) -> str:
+        if step not in self.items or status not in _OPEN:
+            return status
+        found = self.items[step].values()
+        return next((one for one in _OPEN[:-1] if one in found), "queued")
+
+    def _take(self, event: Event) -> None:
         if event.type in _EXECUTION_TYPES:
-            status = _EXECUTION_TYPES[event.type]
+            self.status = _EXECUTION_TYPES[event.type]
         elif event.type == "execution.unpaused":
-            status = "going"
-        elif event.type in _STEP_TYPES:
-            statuses[_step(event)] = _STEP_TYPES[event.type]
-        elif event.type == "attempt.leased":
-            statuses[_step(event)] = msgspec.json.decode(event.data)["status"]
+            self.status = "going"
         elif event.type == "execution.resolved":
-            status = "going"
+            self.status = "going"
             for one in msgspec.json.decode(event.data).get("anew", []):
-                statuses[one["step"]] = "pending"
-        elif event.type == "step.held" and statuses[_step(event)] in ("leased", "running", "uncertain", "failed"):
-            statuses[_step(event)] = "queued"
-    return status, statuses
+                if one["index"] is None or one["step"] not in self.items:
+                    self._steps[one["step"]] = "pending"
+                    self.items.pop(one["step"], None)
+                else:
+                    self.items[one["step"]][one["index"]] = "pending"
+        elif event.step is not None:
+            self._take_step(event, event.step)
 
+    def _take_step(self, event: Event, step: str) -> None:
+        data: dict[str, Any] = msgspec.json.decode(event.data)
+        if event.index is None and "items" in data:
+            self.items.setdefault(step, {})
+            if event.type == "step.cancelled":
+                self._cancel_items(step)
+        statuses: dict[Any, str] = self._steps if event.index is None else self.items[step]
+        key = step if event.index is None else event.index
+        if event.type == "step.cancelled" and statuses[key] not in _OPEN:
+            return
+        if event.type in _STEP_TYPES:
+            statuses[key] = _STEP_TYPES[event.type]
+        elif event.type == "attempt.leased" or (event.type == "step.held" and "status" in data):
+            statuses[key] = data["status"]
+        elif event.type == "step.held" and statuses[key] in ("leased", "running", "uncertain", "failed"):
+            statuses[key] = "queued"
 
-def _step(event: Event) -> str:
-    assert event.step is not None
-    return event.step
+    def _cancel_items(self, step: str) -> None:
+        self.cancelled.add(step)
+        items = self.items[step]
+        items.update({index: "cancelled" for index, status in items.items() if status in _OPEN})

@@ -209,31 +209,6 @@ def test_steps_of_every_kind_are_checked(step: dict[str, Any], place: str) -> No
     assert list(faults_of({"steps": [read("a"), {"id": "b", **step}]})) == [place]
 
 
-NOT_RUN: list[tuple[dict[str, Any], str]] = [
-    (
-        {"effect": "read_only", "foreach": "input.list", "max_parallel": 3, "input": {"$cel": "item"}},
-        "/steps/1/foreach",
-    ),
-    (
-        {"effect": "read_only", "repeat": {"until": "last.x && index > 1", "max": 3, "next": {"$cel": "last"}}},
-        "/steps/1/repeat",
-    ),
-]
-
-
-@pytest.mark.parametrize(("step", "place"), NOT_RUN)
-def test_what_does_not_run_yet_is_sound_and_refused(step: dict[str, Any], place: str) -> None:
-    faults = faults_of({"steps": [read("a"), {"id": "b", **step}, read("c")]})
-    assert list(faults) == [place]
-    assert "this daemon does not run" in faults[place]
-
-
-def test_other_faults_come_before_what_does_not_run_yet() -> None:
-    assert list(faults_of({"steps": [read("a", priority=101), {"id": "b", "kind": "workflow", "workflow": "w"}]})) == [
-        "/steps/0/priority"
-    ]
-
-
 def test_all_faults_are_named_at_once() -> None:
     definition = {
         "steps": [

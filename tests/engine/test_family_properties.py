@@ -12,7 +12,7 @@ from stepd.engine import commands as c
 from stepd.engine.model import ENDED, GOING, Step
 from stepd.engine.resolutions import Resolved
 from tests.engine.family import Family
-from tests.engine.replay import replay
+from tests.engine.replay import Replayed
 from tests.engine.world import ACTOR, World, result
 
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
@@ -130,9 +130,9 @@ class Lives(RuleBasedStateMachine):
             return
         self.family.check()
         for world in self.family.worlds.values():
-            status, steps = replay(world.events, world.definition.by_id)
-            assert status == ("going" if world.execution.status in GOING else world.execution.status)
-            assert steps == {step: world.status(step) for step in steps}
+            told = Replayed(world.events, world.definition.by_id)
+            assert told.status == ("going" if world.execution.status in GOING else world.execution.status)
+            assert told.steps == {step: world.status(step) for step in told.steps}
 
     def teardown(self) -> None:
         """With an honest worker, a carrier and an operator, all of them end, and know that of each other."""

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stepd.engine import commands as c
-from stepd.engine.model import ENDED, GOING, Attempt, Step
-from stepd.engine.resolutions import Resolved
-from tests.engine.replay import replay
+from stepd.engine.model import ENDED, GOING, NO_INDEX, Attempt, Step
+from stepd.engine.renewing import follows_items
+from stepd.engine.resolutions import Resolved, Result
+from tests.engine.replay import Replayed
 from tests.engine.world import ACTOR, World, result
 
 EVENTS = ("approved", "paid")
@@ -26,7 +27,7 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
     steps = [draw(tasks(number) if draw(st.integers(0, 2)) else others(number)) for number in range(count)]
     for task in [step for step in steps if "write" in step.get("effect", "")]:
         if draw(st.booleans()):
-            undo = draw(tasks(0)) | {"id": f"undo-{task['id']}"}
+            undo = draw(single(0)) | {"id": f"undo-{task['id']}"}
             task["compensate"] = undo["id"]
             steps.append(undo)
     on_failure = draw(st.sampled_from(["fail", "reconcile", "compensate"]))
@@ -39,7 +40,13 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def tasks(draw: st.DrawFn, number: int) -> dict[str, Any]:
-    """One task; it needs any of those before it."""
+    """One task, which runs once or more often."""
+    return {**draw(single(number)), **draw(st.one_of(st.just({}), st.just({}), foreach(), repeat()))}
+
+
+@st.composite
+def single(draw: st.DrawFn, number: int) -> dict[str, Any]:
+    """One task that runs once; it needs any of those before it."""
     effect = draw(st.sampled_from(EFFECTS))
     task: dict[str, Any] = {"id": f"s{number}", "effect": effect, "retry": {"max_attempts": draw(st.integers(1, 3))}}
     if effect != "non_idempotent_write":
@@ -55,6 +62,25 @@ def tasks(draw: st.DrawFn, number: int) -> dict[str, Any]:
     if draw(st.integers(0, 4)) == 0:
         task["timeout_seconds"] = 40
     return task
+
+
+@st.composite
+def foreach(draw: st.DrawFn) -> dict[str, Any]:
+    """What makes a task run once an item."""
+    parallel = draw(st.sampled_from([None, None, 1, 2]))
+    found: dict[str, Any] = {"foreach": str(list(range(draw(st.integers(0, 5))))), "max_parallel": parallel}
+    if draw(st.booleans()):
+        found["input"] = {"$cel": "index < 2 ? item : state.k"}
+    return found
+
+
+@st.composite
+def repeat(draw: st.DrawFn) -> dict[str, Any]:
+    """What makes a task run again and again."""
+    found: dict[str, Any] = {"until": "last == 1", "max": draw(st.integers(1, 3))}
+    if draw(st.booleans()):
+        found["next"] = {"$cel": draw(st.sampled_from(["last", "index", "last.missing"]))}
+    return {"repeat": found}
 
 
 @st.composite
@@ -78,6 +104,14 @@ def others(draw: st.DrawFn, number: int) -> dict[str, Any]:
     return step
 
 
+@st.composite
+def repeated(draw: st.DrawFn) -> dict[str, Any]:
+    """Two steps beside each other that run more than once."""
+    steps = [{**draw(single(0)), **draw(st.one_of(foreach(), repeat()))} for _ in range(2)]
+    steps[1] |= {"id": "s1", "needs": []}
+    return {"steps": steps, "on_failure": "fail"}
+
+
 class Life(RuleBasedStateMachine):
     """Claims, heartbeats, outcomes, lapses, cancels, pauses, restarts, resolutions, in any order."""
 
@@ -93,7 +127,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize(definition=definitions(), later=st.booleans())
     def start(self, definition: dict[str, Any], later: bool) -> None:
-        self.world = World(definition, input={"n": 1}, start_at=1_005_000 if later else None)
+        self.world = World(definition, input={"n": 1}, start_at=1_005_000 if later else None, items_at_once=2)
 
     @rule()
     def claim(self) -> None:
@@ -177,11 +211,18 @@ class Life(RuleBasedStateMachine):
         assert isinstance(answer, Resolved) == (self.live.execution.seq > before), "a refusal changed something"
 
     def _untold(self) -> list[Step]:
-        return [row for row in self.live.steps.values() if row.status == "uncertain"]
+        doubtful = [row for row in self.live.steps.values() if row.status == "uncertain"]
+        return [row for row in doubtful if not follows_items(row)]
 
     def _resume_with(self, outcomes: list[str]) -> Any:
-        told = [result(row.step, outcome, 1) for row, outcome in zip(self._untold(), outcomes, strict=True)]
+        told = [self._result(row, outcome) for row, outcome in zip(self._untold(), outcomes, strict=True)]
         return self.live.resume_with(*told)
+
+    def _result(self, row: Step, outcome: str) -> Result:
+        return result(row.step, outcome, [1] if self._is_list(row) else 1, index=row.index)
+
+    def _is_list(self, row: Step) -> bool:
+        return row.index == NO_INDEX and self.live.definition.steps[row.ordinal].foreach is not None
 
     @precondition(lambda self: self.world is not None and self.world.attempts)
     @rule(data=st.data())
@@ -192,10 +233,14 @@ class Life(RuleBasedStateMachine):
     def journal_tells_the_state(self) -> None:
         if self.world is None:
             return
-        status, steps = replay(self.live.events, self.live.definition.by_id)
+        told = Replayed(self.live.events, self.live.definition.by_id)
         actual = self.live.execution.status
-        assert status == ("going" if actual in GOING or actual == "scheduled" else actual)
-        assert steps == {step: self.live.status(step) for step in steps}
+        assert told.status == ("going" if actual in GOING or actual == "scheduled" else actual)
+        assert told.steps == {step: self.live.status(step) for step in told.steps}
+        for step, items in told.items.items():
+            silent = "cancelled" if step in told.cancelled else "pending"
+            rows = {row.index: row.status for row in self.live.items(step)}
+            assert rows == {index: items.get(index, silent) for index in rows}
 
     def teardown(self) -> None:
         """Left alone with an honest worker and an operator who knows, an execution ends."""
@@ -223,5 +268,15 @@ class Life(RuleBasedStateMachine):
         assert isinstance(answer, Resolved), answer
 
 
+class RepeatedLife(Life):
+    """The same for steps that run more than once."""
+
+    @initialize(definition=repeated(), later=st.just(value=False))
+    def start(self, definition: dict[str, Any], later: bool) -> None:
+        super().start(definition, later)
+
+
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
+TestRepeatedLife = RepeatedLife.TestCase
+TestRepeatedLife.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import msgspec
 
 from stepd.engine import commands as c
-from stepd.engine.definition import Compiled, compile_definition
+from stepd.engine.definition import Compiled, CompiledStep, compile_definition
 from stepd.engine.memory import Memory
 from stepd.engine.model import (
     ENDED,
@@ -21,6 +22,7 @@ from stepd.engine.model import (
     Step,
 )
 from stepd.engine.resolutions import Close, Result, ResumeWith
+from stepd.engine.tally import OPEN, tally_of
 from stepd.engine.verdicts import is_write
 from stepd.engine.work import Changes, Settings
 from stepd_protocol.limits import Limits
@@ -56,8 +58,10 @@ class World(Memory):
     resolutions = 0
     """Resolutions that were given to it."""
 
-    def __init__(self, definition: dict[str, Any], *, now: int = 1_000_000, **start: Any) -> None:
-        super().__init__(compiled(definition), Settings(), now)
+    def __init__(
+        self, definition: dict[str, Any], *, now: int = 1_000_000, items_at_once: int = 200, **start: Any
+    ) -> None:
+        super().__init__(compiled(definition), Settings(items_at_once=items_at_once), now)
         assert self.begin(_start(**start)) is None
 
     @classmethod
@@ -173,6 +177,11 @@ class World(Memory):
         """A step's row."""
         return self.steps[(self.definition.by_id[step], NO_INDEX)]
 
+    def items(self, step: str) -> list[Step]:
+        """The rows of a step's items, in order."""
+        ordinal = self.definition.by_id[step]
+        return [row for key, row in sorted(self.steps.items()) if key[0] == ordinal and key[1] != NO_INDEX]
+
     def types(self) -> list[str]:
         """The journal's event types in order."""
         return [event.type for event in self.events]
@@ -208,13 +217,36 @@ class World(Memory):
             assert execution.active == sum(row.status in ("queued", "leased", "running") for row in rows)
         for row in rows:
             mark = GRAPH_STATUS[execution.graph[row.ordinal]]
-            assert row.status == mark, f"{row.step} is {row.status}, the graph says {mark}"
+            if row.index == NO_INDEX:
+                assert row.status == mark, f"{row.step} is {row.status}, the graph says {mark}"
+        for compiled in self.definition.steps:
+            if compiled.has_items:
+                self._check_items(compiled)
+
+    def _check_items(self, compiled: CompiledStep) -> None:
+        whole, items = self.steps.get((compiled.ordinal, NO_INDEX)), self.items(compiled.id)
+        if whole is None or whole.items is None:
+            assert not items
+            return
+        tally = tally_of(whole)
+        found = Counter(row.status for row in items)
+        unmade = "pending" if tally.left else "cancelled"
+        found[unmade] += tally.total - tally.made
+        assert +found == Counter(tally.counts), f"{compiled.id} counts {tally.counts}"
+        assert [row.index for row in items] == list(range(tally.made))
+        assert whole.parked == Parked.ITEMS or whole.status not in OPEN
+        worst = "uncertain" if found["uncertain"] else "failed" if found["failed"] else None
+        assert worst is None or whole.status == worst, f"{compiled.id} is {whole.status} with an item {worst}"
+        if compiled.foreach is not None and compiled.foreach.max_parallel is not None:
+            assert tally.under_way <= compiled.foreach.max_parallel
+        if compiled.repeat is not None:
+            assert sum(row.status != "succeeded" for row in items) <= 1, "a round began before the one before it ended"
 
     def _check_leases(self) -> None:
         for row in self.steps.values():
-            held = [one for one in self.in_flight() if (one.ordinal, one.index) == (row.ordinal, row.index)]
+            held = [one for one in self.in_flight() if _is_of(one, row)]
             assert [one.id for one in held] == ([row.lease_id] if row.lease_id else []), "two attempts at one step"
-            won = [one for one in self.attempts.values() if one.status == "succeeded" and one.ordinal == row.ordinal]
+            won = [one for one in self.attempts.values() if _is_of(one, row) and one.status == "succeeded"]
             assert len(won) <= 1, "a step succeeded twice"
         for attempt in self.attempts.values():
             fence = self.steps[(attempt.ordinal, attempt.index)].fence
@@ -256,6 +288,10 @@ class World(Memory):
         movable = movable or any(row.status == "retry_wait" and row.timer_at is not None for row in free)
         movable = movable or any(row.status == "waiting" for row in free)
         assert movable, f"nothing can move an execution that is {execution.status}"
+
+
+def _is_of(attempt: Attempt, row: Step) -> bool:
+    return (attempt.ordinal, attempt.index) == (row.ordinal, row.index)
 
 
 def _start(**start: Any) -> c.Start:

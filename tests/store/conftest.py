@@ -20,9 +20,15 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
 
 
 @pytest.fixture
-async def shop(backend: Backend) -> AsyncIterator[Shop]:
+def settings() -> Settings:
+    """The defaults; a module of tests may have others."""
+    return Settings()
+
+
+@pytest.fixture
+async def shop(backend: Backend, settings: Settings) -> AsyncIterator[Shop]:
     """An open store with what a test does to it; closed afterwards."""
-    shop = Shop(backend, Settings())
+    shop = Shop(backend, settings)
     await shop.open()
     try:
         yield shop

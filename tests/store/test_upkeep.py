@@ -152,10 +152,10 @@ async def test_what_is_due_is_found_oldest_first(shop: Shop) -> None:
     queued = await shop.start("late")
     scheduled = await shop.start(start_at=NOON + 40_000)
     expected = [
-        (NOON + 8000, Due(retried, None, 0, -1)),
-        (NOON + 20_000, Due(queued, None, 0, -1)),
-        (NOON + 31_000, Due(leased, granted.attempt.id)),
-        (NOON + 40_000, Due(scheduled)),
+        (NOON + 8000, Due(retried, None, 0, -1, at=NOON + 8000)),
+        (NOON + 20_000, Due(queued, None, 0, -1, at=NOON + 20_000)),
+        (NOON + 31_000, Due(leased, granted.attempt.id, at=NOON + 31_000)),
+        (NOON + 40_000, Due(scheduled, at=NOON + 40_000)),
     ]
     for number, (time, _) in enumerate(expected):
         shop.clock.at = time - 1

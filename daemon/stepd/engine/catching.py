@@ -7,10 +7,11 @@ from typing import Any
 from stepd.engine.canonical import decode, encode, is_too_deep
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
-from stepd.engine.environment import CheckpointMismatch, Environment
+from stepd.engine.environment import CheckpointMismatch, environment_of
 from stepd.engine.expressions import ExpressionFailed
-from stepd.engine.model import CAUGHT, Step, checkpoint_of, output_name
-from stepd.engine.standing import set_status, settle_row
+from stepd.engine.model import CAUGHT, NO_INDEX, Step, checkpoint_of, output_name
+from stepd.engine.standing import is_item, set_status, settle_row
+from stepd.engine.tally import keep_tally, tally_of
 from stepd.engine.work import Work
 from stepd_protocol.limits import JSON_DEPTH_MAX
 
@@ -23,6 +24,8 @@ def succeed(work: Work, row: Step, output: bytes) -> None:
     row.error = None
     row.checkpoint = checkpoint_of(row.input_hash, row.idempotency_key, compiled.effect or "")
     work.changes.payloads[output_name(row.ordinal, row.index)] = output
+    if is_item(work, row):
+        _count(work, row, size=len(output))
 
 
 def catch_or_fail(
@@ -36,11 +39,14 @@ def catch_or_fail(
     compiled = work.definition.steps[row.ordinal]
     failure = decode(error)
     row.error = error
-    caught = _caught_value(work, compiled, failure["class"])
+    caught = _caught_value(work, compiled, row, failure["class"])
     if isinstance(caught, bytes):
         succeed(work, row, caught)
         row.caught, row.error = True, error
-        work.set_mark(row.ordinal, CAUGHT)
+        if row.index == NO_INDEX:
+            work.set_mark(row.ordinal, CAUGHT)
+        elif is_item(work, row):
+            _count(work, row, caught=1)
         work.emit("step.caught", compiled.id, row.index, attempt, worker, {"error": failure})
         return None
     if caught is not None:
@@ -64,6 +70,14 @@ def excess(raw: bytes, value: Any, limit: int) -> str | None:
     return f"is nested deeper than {JSON_DEPTH_MAX} levels" if is_too_deep(raw, value) else None
 
 
+def _count(work: Work, row: Step, *, size: int = 0, caught: int = 0) -> None:
+    whole = work.change_step(row.ordinal)
+    tally = tally_of(whole)
+    tally.bytes += size
+    tally.caught += caught
+    keep_tally(whole, tally)
+
+
 class _NotCaught:
     """``catch`` named the class, but its value could not be had: the step fails with this error instead."""
 
@@ -71,12 +85,12 @@ class _NotCaught:
         self.error = error_json(class_, message)
 
 
-def _caught_value(work: Work, compiled: CompiledStep, class_: str) -> bytes | _NotCaught | None:
+def _caught_value(work: Work, compiled: CompiledStep, row: Step, class_: str) -> bytes | _NotCaught | None:
     for caught_class, template in compiled.catch:
         if caught_class not in (class_, "*"):
             continue
         try:
-            value = template.render(Environment(work))
+            value = template.render(environment_of(work, row))
         except ExpressionFailed as failed:
             return _NotCaught("expression_failed", str(failed))
         except CheckpointMismatch as mismatch:

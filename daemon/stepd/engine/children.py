@@ -13,8 +13,10 @@ from hashlib import sha256
 from stepd.engine.canonical import digest
 from stepd.engine.commands import Actor, Parent, Start
 from stepd.engine.definition import Compiled, CompiledStep
-from stepd.engine.model import NO_INDEX, Execution, Step
+from stepd.engine.inputs import StepFailed
+from stepd.engine.model import Execution, Step
 from stepd.engine.standing import note_standing, parking, set_status
+from stepd.engine.tally import tally_of
 from stepd.engine.work import Work
 from stepd_protocol.times import format_time
 
@@ -25,9 +27,10 @@ UUID_VARIANT = 2 << 62
 UUID_LOW_BITS = 62
 
 
-def is_too_deep(execution: Execution) -> bool:
-    """Whether no child may stand below this execution."""
-    return execution.depth >= DEPTH_MAX
+def check_depth(work: Work) -> None:
+    """Raises StepFailed where no child may stand below this execution."""
+    if work.execution.depth >= DEPTH_MAX:
+        raise StepFailed("child_failed", f"a child would have more than {DEPTH_MAX} executions above it")
 
 
 def arm_child(work: Work, compiled: CompiledStep, row: Step) -> None:
@@ -120,7 +123,9 @@ def note_writes(work: Work, row: Step) -> None:
 def _open_rows(work: Work) -> Iterator[Step]:
     for compiled in work.definition.steps:
         if compiled.kind == "workflow" and work.mark(compiled.ordinal) == "W":
-            row = work.step(compiled.ordinal, NO_INDEX)
+            row = work.step(compiled.ordinal)
+            if row is not None and compiled.has_items:
+                row = work.step(compiled.ordinal, tally_of(row).total - 1)
             if row is not None and row.child_open:
                 yield row
 

@@ -9,7 +9,7 @@ from stepd.engine.catching import catch_or_fail, mismatch_message
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
-from stepd.engine.environment import CheckpointMismatch, Environment
+from stepd.engine.environment import CheckpointMismatch, environment_of
 from stepd.engine.expressions import ExpressionFailed
 from stepd.engine.inputs import StepFailed, keep_input, take_input
 from stepd.engine.model import Step, checkpoint_of, input_name, output_name
@@ -82,7 +82,7 @@ def _take_input(work: Work, compiled: CompiledStep, row: Step, success: Step) ->
     if compiled.input is None:
         keep_input(work, compiled, row, undone)
     else:
-        take_input(work, compiled, row, Environment(work), Allowance())
+        take_input(work, compiled, row, environment_of(work, success), Allowance())
 
 
 def _input_of(work: Work, success: Step) -> Any:

@@ -13,7 +13,7 @@ from stepd.engine.decisions import (
     decide_rules,
     read_decision,
 )
-from stepd.engine.definition_checks import Skeleton, not_yet_run, read_skeleton
+from stepd.engine.definition_checks import Skeleton, read_skeleton
 from stepd.engine.definition_fields import Fields, shown
 from stepd.engine.definition_steps import CompiledStep, read_step
 from stepd.engine.definition_texts import template
@@ -90,7 +90,7 @@ def compile_definition(name: str, raw: bytes, limits: Limits) -> Compiled | list
         return [FieldFault(path="/steps", message=message)]
     skeleton = _read_steps(top)
     compiled = _read(name, raw, top, skeleton)
-    return faults or not_yet_run(skeleton) or compiled
+    return faults or compiled
 
 
 def _size_fault(raw: bytes, limits: Limits) -> str | None:

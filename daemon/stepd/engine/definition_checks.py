@@ -1,15 +1,13 @@
-"""Checks the steps of a definition against each other: ids, needs, cycles, compensations; and what doesn't run yet."""
+"""Checks the steps of a definition against each other: ids, needs, cycles, compensations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from stepd.engine.definition_fields import Fields
 from stepd.engine.definition_graph import Graph, build_graph, cycles
 from stepd.engine.scope import ExpressionScope
 from stepd_protocol.definitions import STEP_FIELDS
 from stepd_protocol.names import STEP_KINDS, StepKind
-from stepd_protocol.problems import FieldFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _check_compensation(outline: Outline) -> None:
         fields.fault(None, f"it can undo one step only, and {' and '.join(outline.undoes)} name it in compensate")
     if outline.kind != "task":
         fields.fault("kind", f"it undoes {outline.undoes[0]}, so it is a task")
-    for field in ("needs", "when", "foreach", "compensate"):
+    for field in ("needs", "when", "foreach", "repeat", "compensate"):
         if fields.given.get(field) is not None:
             fields.fault(field, f"it undoes {outline.undoes[0]} and stands outside the graph, so it has no {field}")
 
@@ -173,23 +171,3 @@ def _without_cycles(needs: list[tuple[int, ...]], outlines: Sequence[Outline]) -
         for ordinal in cycle:
             left[ordinal] = ()
     return left
-
-
-# --- what this daemon does not run yet: lift it here, part by part ----------------------------------------------------
-
-_STEP_FIELDS_NOT_RUN = ("foreach", "repeat")
-
-
-def not_yet_run(skeleton: Skeleton) -> list[FieldFault]:
-    """Returns a fault for each part of a sound definition that this daemon doesn't run yet."""
-    faults: list[FieldFault] = []
-
-    def refuse(fields: Fields, field: str, what: Any) -> None:
-        message = f"this daemon does not run {what} yet"
-        faults.append(FieldFault(path=fields.at(field), message=message))
-
-    for outline in skeleton.outlines:
-        for field in _STEP_FIELDS_NOT_RUN:
-            if outline.fields.given.get(field) is not None:
-                refuse(outline.fields, field, f"steps with {field}")
-    return faults

@@ -95,6 +95,12 @@ class CompiledStep:
         """Whether it runs once an item or a round, each with a row of its own."""
         return self.foreach is not None or self.repeat is not None
 
+    @property
+    def keeps_items(self) -> bool:
+        """Whether each item of its list is kept by itself, for what may ask for it later."""
+        is_asked = any("item" in value.references.roots for _, value in self.catch)
+        return self.foreach is not None and (is_asked or self.compensate is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Own:

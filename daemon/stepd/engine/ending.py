@@ -9,6 +9,7 @@ import msgspec
 from stepd.engine.children import ask_to_end
 from stepd.engine.commands import error_json
 from stepd.engine.compensating import undo_next
+from stepd.engine.items import cancel_items, fails_with, tell_held
 from stepd.engine.model import ENDED, OPEN_MARKS, OUTSIDE, Attempt, Parked, Step
 from stepd.engine.standing import end_attempt, set_due, set_status, settle_row, standing_writes
 from stepd.engine.verdicts import is_write, worst
@@ -67,12 +68,7 @@ def conclude(work: Work) -> None:
 def end(work: Work, status: Literal["completed", "cancelled", "failed"], data: dict[str, object]) -> None:
     """The last transaction of an execution: what is open becomes ``cancelled``, and nothing follows this event."""
     execution = work.execution
-    held = [step for step in work.definition.steps if work.mark(step.ordinal) in OPEN_MARKS]
-    if any(work.mark(step.ordinal) != "p" for step in held):
-        work.cancel_held()
-    for step in held:
-        work.set_mark(step.ordinal, "c")
-        work.emit("step.cancelled", step.id)
+    _cancel(work)
     for step in work.definition.steps:
         if work.mark(step.ordinal) == OUTSIDE:
             work.set_mark(step.ordinal, "k")
@@ -84,6 +80,20 @@ def end(work: Work, status: Literal["completed", "cancelled", "failed"], data: d
     set_due(execution)
     work.changes.ready = False
     work.emit(f"execution.{status}", data=data)
+
+
+def _cancel(work: Work) -> None:
+    """What is open becomes ``cancelled``; of a step with items, one event tells how many of them do."""
+    is_any_held = False
+    for step in work.definition.steps:
+        items, mark = cancel_items(work, step), work.mark(step.ordinal)
+        is_any_held |= items > 0 or mark in OPEN_MARKS - {"p"}
+        if mark in OPEN_MARKS:
+            work.set_mark(step.ordinal, "c")
+        if items or mark in OPEN_MARKS:
+            work.emit("step.cancelled", step.id, data={"items": items} if items else None)
+    if is_any_held:
+        work.cancel_held()
 
 
 def remove_at(work: Work) -> int:
@@ -109,6 +119,7 @@ def make_uncertain(work: Work, row: Step, error: bytes, attempt: int | None = No
     settle_row(row)
     failure = msgspec.json.decode(error)
     work.emit("step.uncertain", row.step, row.index, attempt, worker, {"error": failure, "effect": row.effect})
+    fails_with(work, row)
     if work.execution.direction is None:
         message = {"class": failure["class"], "message": failure["message"], "step": row.step, "cause": None}
         begin_ending(work, "failing", msgspec.json.encode(message))
@@ -197,7 +208,9 @@ def _force(work: Work, row: Step, attempt: Attempt) -> None:
 def _tell_held(work: Work) -> None:
     held = {row.step for row in work.changes.steps.values() if row.parked == Parked.HELD and row.lease_id is None}
     for step in work.definition.steps:
-        if work.mark(step.ordinal) in ("p", "q", "w", "W") and step.id not in held:
+        if step.has_items and work.mark(step.ordinal) != "p":
+            tell_held(work, step)
+        elif work.mark(step.ordinal) in ("p", "q", "w", "W") and step.id not in held:
             work.emit("step.held", step.id)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepd.engine.canonical import decode
-from stepd.engine.model import NO_INDEX, checkpoint_of, output_name
+from stepd.engine.model import NO_INDEX, Step, checkpoint_of, item_name, output_name
 from stepd.engine.work import Work
 from stepd_protocol.times import format_time
 
@@ -60,3 +60,35 @@ class Environment:
         if row is None or raw is None or row.checkpoint != checkpoint_of(row.input_hash, row.idempotency_key, effect):
             raise CheckpointMismatch(step)
         return decode(raw)
+
+
+class Inner(Environment):
+    """An environment with values of its own: an item, its index, the last round's output."""
+
+    def __init__(
+        self, work: Work, outer: Environment, values: Mapping[str, Any], payloads: Mapping[str, str] | None = None
+    ) -> None:
+        """``payloads`` names those that stand for other roots, read when they are asked for."""
+        super().__init__(work)
+        self._outer = outer
+        self._roots = dict(values)
+        self._names = payloads or {}
+
+    def root(self, name: str) -> Any:
+        """As its own values have it, else as the outer one has it."""
+        if name in self._names and name not in self._roots:
+            raw = self._work.payload(self._names[name])
+            self._roots[name] = None if raw is None else decode(raw)
+        return self._roots[name] if name in self._roots else self._outer.root(name)
+
+    def output(self, step: str) -> Any:
+        """The step's output; None unless it succeeded. Raises CheckpointMismatch."""
+        return self._outer.output(step)
+
+
+def environment_of(work: Work, row: Step) -> Environment:
+    """What an expression sees that is evaluated for this row later on: of an item or a round, with its index."""
+    outer = Environment(work)
+    if row.index == NO_INDEX:
+        return outer
+    return Inner(work, outer, {"index": row.index}, {"item": item_name(row.ordinal, row.index)})

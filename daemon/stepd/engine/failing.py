@@ -11,7 +11,7 @@ from stepd.engine.commands import error_json
 from stepd.engine.ending import hold, make_uncertain
 from stepd.engine.model import Attempt, Step, previous_name, progress_name
 from stepd.engine.results import fail_step
-from stepd.engine.standing import end_attempt, is_ending, queue, wait_to_retry
+from stepd.engine.standing import end_attempt, is_ending, is_item, queue, wait_to_retry
 from stepd.engine.transitions import What
 from stepd.engine.verdicts import Row, Verdict, backoff_ms, judge
 from stepd.engine.work import Work
@@ -65,6 +65,8 @@ def settle_failure(work: Work, attempt: Attempt, row: Step, failure: Failure, wh
         what = "given_back"
     end_attempt(work, attempt, row, what, by)
     attempt.error = row.error = error_json(failure.class_, failure.message, failure.details)
+    if is_item(work, row):
+        work.change_step(row.ordinal).error = row.error
     _keep_previous(work, attempt, row)
     _tell(work, attempt, row, failure)
     settlement = _apply(work, attempt, row, verdict, failure, due_at)

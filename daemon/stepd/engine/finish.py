@@ -53,7 +53,7 @@ def _error(class_: str, message: str) -> bytes:
 
 
 def _check_checkpoints(work: Work) -> None:
-    rows = [row for row in work.rows() if row.status != "skipped"]
+    rows = [row for row in work.own_rows() if row.status != "skipped"]
     for row in rows:
         compiled = work.definition.steps[row.ordinal]
         expected = checkpoint_of(row.input_hash, row.idempotency_key, compiled.effect or "")

@@ -22,15 +22,18 @@ class StepFailed(Exception):
 
 
 def take_input(work: Work, compiled: CompiledStep, row: Step, environment: Environment, allowance: Allowance) -> None:
-    """Stores the input of a step with its hash. Raises StepFailed (``invalid_input``), and what evaluating raises."""
-    if compiled.input is None:
-        if compiled.input_schema is not None:
-            _check(compiled, environment.root("input"))
-        row.input_hash = work.execution.input_hash
+    """Evaluates and stores the input of a step. Raises what ``store_input`` raises, and what evaluating does."""
+    if compiled.input is not None:
+        store_input(work, compiled, row, compiled.input.render(environment, allowance))
         return
-    value = compiled.input.render(environment, allowance)
-    found = excess(encode(value), value, work.settings.input_bytes)
-    if found is not None:
+    if compiled.input_schema is not None:
+        _check(compiled, environment.root("input"))
+    row.input_hash = work.execution.input_hash
+
+
+def store_input(work: Work, compiled: CompiledStep, row: Step, value: Any) -> None:
+    """Stores a value as a row's own input, where it isn't too large. Raises StepFailed (``invalid_input``)."""
+    if (found := excess(encode(value), value, work.settings.input_bytes)) is not None:
         raise StepFailed("invalid_input", f"the input {found}")
     keep_input(work, compiled, row, value)
 

@@ -11,6 +11,7 @@ from stepd.engine.canonical import digest
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
 from stepd.engine.model import NO_INDEX, Attempt, Step, output_name, stale_name
+from stepd.engine.renewing import follows_items
 from stepd.engine.resolutions import Result
 from stepd.engine.standing import is_compensation
 from stepd.engine.verdicts import Row, is_write, judge, worst
@@ -101,7 +102,8 @@ class Judgement:
 
     def untold(self) -> list[Step]:
         """The uncertain rows that no result named."""
-        return [row for key, row in self._rows.items() if row.status == "uncertain" and key not in self._seen]
+        doubtful = [(key, row) for key, row in self._rows.items() if row.status == "uncertain"]
+        return [row for key, row in doubtful if key not in self._seen and not follows_items(row)]
 
     def was_named(self, row: Step) -> bool:
         """Whether a result named the row."""
@@ -111,9 +113,9 @@ class Judgement:
         ordinal = self._work.definition.by_id.get(result.step)
         if ordinal is None:
             return Wrong("/step", f"there is no step {result.step}")
-        if result.index == NO_INDEX and self._work.definition.steps[ordinal].has_items:
-            return Wrong("/index", f"step {result.step} has items: name each by its index")
         row = self._rows.get((ordinal, result.index))
+        if row is not None and follows_items(row):
+            return Wrong("/index", f"step {result.step} has items: name each by its index")
         if row is None:
             what = f"step {result.step}" if result.index == NO_INDEX else f"item {result.index} of step {result.step}"
             return Wrong("/step", f"{what} was never begun: only what failed or became uncertain is told")
@@ -151,7 +153,8 @@ class Judgement:
     def _succeeded(self, row: Step, output: bytes, patch: dict[str, msgspec.Raw]) -> Telling | Wrong:
         stands = self._work.payload("state") if self.state is None else self.state
         state = patched(stands or b"{}", patch) if patch else None
-        faults = output_faults(self._work, row.ordinal, output, state)
+        is_list = row.index == NO_INDEX and self._work.definition.steps[row.ordinal].foreach is not None
+        faults = output_faults(self._work, row.ordinal, output, state, is_list=is_list)
         if faults:
             place, message = faults[0]
             return Wrong(place, message, is_output=place.startswith("/output"))

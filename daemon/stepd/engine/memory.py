@@ -10,7 +10,7 @@ import msgspec
 from stepd.engine import commands as c
 from stepd.engine.definition import Compiled
 from stepd.engine.machine import begin, decide
-from stepd.engine.model import Attempt, Event, Execution, Ledger, Parked, Signal, Step
+from stepd.engine.model import NO_INDEX, Attempt, Event, Execution, Ledger, Parked, Signal, Step, output_name
 from stepd.engine.work import PARKABLE, Changes, Loaded, Missing, Need, Settings, StepKey, Work
 
 
@@ -93,6 +93,10 @@ class Memory:
             case "rows":
                 loaded.rows = list(self.steps)
                 loaded.steps.update(self.steps)
+            case "own_rows":
+                self._load_own_rows(loaded)
+            case "items":
+                self._load_items(loaded, need.ordinal)
             case "source":
                 loaded.sources[need.name] = any(signal.source == need.name for signal in self.signals.values())
             case "kept":
@@ -108,6 +112,18 @@ class Memory:
                 self._load_unsettled(loaded)
             case _:
                 assert_never(need.kind)
+
+    def _load_own_rows(self, loaded: Loaded) -> None:
+        own = {key: row for key, row in self.steps.items() if row.index == NO_INDEX}
+        loaded.own_rows = list(own)
+        loaded.steps.update(own)
+
+    def _load_items(self, loaded: Loaded, ordinal: int) -> None:
+        loaded.items.add(ordinal)
+        for key, row in self.steps.items():
+            if row.ordinal == ordinal and row.index != NO_INDEX:
+                loaded.steps[key] = row
+                loaded.payloads[output_name(*key)] = self.payloads.get(output_name(*key))
 
     def _load_unsettled(self, loaded: Loaded) -> None:
         wanted = [

@@ -321,7 +321,7 @@ IN_FLIGHT = frozenset({"leased", "running", "orphaned"})
 
 
 def input_name(ordinal: int, index: int) -> str:
-    """The payload that holds a step's own input."""
+    """The payload that holds a step's own input; the list, where it runs once an item."""
     return f"in:{ordinal}:{index}"
 
 
@@ -330,14 +330,14 @@ def output_name(ordinal: int, index: int) -> str:
     return f"out:{ordinal}:{index}"
 
 
+def outputs_span(ordinal: int) -> tuple[str, str]:
+    """Between which names, the second excluded, the outputs of a step's items stand: a semicolon follows a colon."""
+    return f"out:{ordinal}:", f"out:{ordinal};"
+
+
 def item_name(ordinal: int, index: int) -> str:
     """The payload that holds an item of a ``foreach`` list, where the step's input is something else."""
     return f"item:{ordinal}:{index}"
-
-
-def list_name(ordinal: int) -> str:
-    """The payload that holds the list of a ``foreach``."""
-    return f"list:{ordinal}"
 
 
 def state_name(ordinal: int) -> str:

@@ -16,20 +16,20 @@ def needs_of_lease(definition: Compiled, execution: Execution, row: Step) -> lis
         names.append(previous_name(row.ordinal, row.index))
     ancestors = definition.steps[row.ordinal].ancestors[:8]
     names += [output_name(ordinal, NO_INDEX) for ordinal in ancestors if execution.graph[ordinal] in "sC"]
-    return [Need("payload", name) for name in names]
+    return [*_whole(definition, row.ordinal), *(Need("payload", name) for name in names)]
 
 
 def needs_of_call(definition: Compiled, execution: Execution, command: c.Command, attempt: Attempt) -> list[Need]:
     """What a worker's call on this attempt needs, if it is accepted."""
-    row = Need("step", "", attempt.ordinal, attempt.index)
+    rows = [Need("step", "", attempt.ordinal, attempt.index), *_whole(definition, attempt.ordinal)]
     match command:
         case c.Complete():
-            needs = [row, *_after(definition, execution, attempt.ordinal)]
+            needs = [*rows, *_after(definition, execution, attempt)]
             return [*needs, Need("payload", "state")] if command.state else needs
         case c.Fail():
-            return [row]
+            return rows
         case c.Heartbeat() if command.started and attempt.status == "leased":
-            return [row]
+            return rows
         case _:
             return []
 
@@ -43,14 +43,32 @@ def needs_of_next(definition: Compiled, execution: Execution, ordinal: int) -> l
     return [Need("payload", name) for name in names]
 
 
-def _after(definition: Compiled, execution: Execution, ordinal: int) -> list[Need]:
-    """What is read when this step has succeeded: by those that become ready, or by the finish."""
+def _whole(definition: Compiled, ordinal: int) -> list[Need]:
+    """The step's own row, in which its items are counted."""
+    return [Need("step", "", ordinal, NO_INDEX)] if definition.steps[ordinal].has_items else []
+
+
+def _after(definition: Compiled, execution: Execution, attempt: Attempt) -> list[Need]:
+    """What is read when this has succeeded: by those that become ready, or by the finish; of a round, by its end."""
+    ordinal = attempt.ordinal
+    if definition.steps[ordinal].has_items:
+        return _after_round(definition, attempt)
     others_open = (execution.graph[:ordinal] + execution.graph[ordinal + 1 :]).strip(GRAPH_DONE)
     if not others_open:
-        return [Need("rows"), *_reads(definition, definition.finish_references, ordinal)]
+        return [Need("own_rows"), *_reads(definition, definition.finish_references, ordinal)]
     needs: list[Need] = []
     for successor in definition.steps[ordinal].successors:
         needs += _reads(definition, definition.steps[successor].references, ordinal)
+    return needs
+
+
+def _after_round(definition: Compiled, attempt: Attempt) -> list[Need]:
+    compiled = definition.steps[attempt.ordinal]
+    if compiled.repeat is None:
+        return []
+    needs = _reads(definition, compiled.repeat.references, attempt.ordinal)
+    if compiled.repeat.next is None and compiled.input is not None:
+        needs.append(Need("payload", input_name(attempt.ordinal, attempt.index)))
     return needs
 
 

@@ -8,9 +8,12 @@ from stepd.engine.canonical import decode, encode
 from stepd.engine.catching import catch_or_fail, excess, mismatch_message, succeed
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
-from stepd.engine.ending import begin_ending
+from stepd.engine.ending import begin_ending, make_uncertain
+from stepd.engine.items import fails_with
 from stepd.engine.model import ENDED, Step
 from stepd.engine.standing import set_status, settle_row
+from stepd.engine.tally import tally_of
+from stepd.engine.verdicts import is_write, judge
 from stepd.engine.work import Work
 
 __all__ = ["error_of_step", "excess", "fail_step", "mismatch_message", "skip", "skip_row", "succeed", "succeed_with"]
@@ -39,9 +42,23 @@ def fail_step(work: Work, row: Step, error: bytes, *, attempt: int | None = None
     failed = catch_or_fail(work, row, error, attempt=attempt, worker=worker)
     if failed is None:
         return "caught"
+    fails_with(work, row)
     if work.execution.direction is None and work.execution.status not in ENDED:
         begin_ending(work, "failing", error_of_step(failed, row.step))
     return "step_failed"
+
+
+def fail_whole(work: Work, row: Step, class_: str, message: str) -> None:
+    """A step fails whose items or rounds have succeeded; where those are writes, that is its effect."""
+    compiled = work.definition.steps[row.ordinal]
+    tally = tally_of(row)
+    if is_write(compiled) and tally.count("succeeded") > tally.caught:
+        row.effect = "applied"
+    error = error_json(class_, message)
+    if judge("fatal", compiled, row.effect) == "uncertain":
+        make_uncertain(work, row, error)
+    else:
+        fail_step(work, row, error)
 
 
 def skip(work: Work, compiled: CompiledStep, why: str) -> None:

@@ -12,10 +12,12 @@ from stepd.engine.compensating import lacks_compensation
 from stepd.engine.ending import conclude
 from stepd.engine.judging import Foreign, Judgement, Telling, Wrong
 from stepd.engine.model import NO_INDEX, OUTSIDE, Event, Execution, Parked, Step
+from stepd.engine.renewing import begin_again, follow_items, follows_items, is_whole, renew_item
 from stepd.engine.resolutions import ResumeWith, Unresolvable
 from stepd.engine.results import error_of_step
 from stepd.engine.standing import (
     is_compensation,
+    is_item,
     note_success,
     note_undone,
     queue,
@@ -44,11 +46,12 @@ def resume_with(work: Work, command: Resolve, resolution: ResumeWith) -> Conflic
         work.changes.payloads["state"] = judged.state
         revise(work)
     again = [telling for telling in judged.tellings if telling.becomes == "again"]
+    following = [row for row in work.own_rows() if follows_items(row)]
     failed = _settle(work, judged.tellings)
     if execution.direction == "forward" and failed is None:
-        _go_on(work, again)
+        _go_on(work, again, following)
     else:
-        _end_on(work, again, failed)
+        _end_on(work, again, failed, following)
     told.data = _resolved_data(work, command, resolution)
     return None
 
@@ -107,7 +110,7 @@ def _settle(work: Work, tellings: list[Telling]) -> bytes | None:
     return failed
 
 
-def _go_on(work: Work, again: list[Telling]) -> None:
+def _go_on(work: Work, again: list[Telling], following: list[Step]) -> None:
     """The graph goes on: what failed has a fresh budget, what was held is released, the time-out counts anew."""
     execution = work.execution
     failed = _failed(work)
@@ -120,8 +123,10 @@ def _go_on(work: Work, again: list[Telling]) -> None:
     for telling in again:
         _again(work, telling)
     for row in failed:
-        if (row.ordinal, row.index) not in told and not is_compensation(work, row.ordinal):
+        is_told = (row.ordinal, row.index) in told or _is_one_of(row, following)
+        if not is_told and not is_compensation(work, row.ordinal):
             _again(work, Telling(row.ordinal, row.index, "again"))
+    follow_items(work, following)
     for row in work.rows():
         if row.parked == Parked.HELD:
             _release(work, work.change_step(row.ordinal, row.index))
@@ -129,7 +134,7 @@ def _go_on(work: Work, again: list[Telling]) -> None:
     advance(work)
 
 
-def _end_on(work: Work, again: list[Telling], failed: bytes | None) -> None:
+def _end_on(work: Work, again: list[Telling], failed: bytes | None, following: list[Step]) -> None:
     """The ending goes on by its rules: nothing of the graph runs any more, only the compensations that are left."""
     execution = work.execution
     if execution.direction != "forward":
@@ -143,6 +148,7 @@ def _end_on(work: Work, again: list[Telling], failed: bytes | None) -> None:
         # A write that may be tried again, but has something behind it, is in doubt again where it won't be.
         if telling.effect == "none" or is_compensation(work, telling.ordinal):
             _again(work, telling)
+    follow_items(work, following)
     if execution.direction == "compensate":
         for row in _failed(work):
             if is_compensation(work, row.ordinal):
@@ -162,7 +168,11 @@ def _again(work: Work, telling: Telling) -> None:
     settle_row(row)
     if row.standing_seq is not None:
         note_undone(work, row)
-    if compiled.kind == "task" and row.input_hash is not None:
+    if is_whole(work, row):
+        begin_again(work, row)
+    elif is_item(work, row) and (compiled.kind == "workflow" or row.input_hash is None):
+        renew_item(work, row)
+    elif compiled.kind == "task" and row.input_hash is not None:
         queue(work, row)
     else:
         _evaluate_anew(work, row)
@@ -180,7 +190,10 @@ def _release(work: Work, row: Step) -> None:
     if row.status == "queued":
         queue(work, row)
     elif work.definition.steps[row.ordinal].kind == "workflow":  # its child was cancelled with it
-        _evaluate_anew(work, row)
+        if is_item(work, row):
+            renew_item(work, row)
+        else:
+            _evaluate_anew(work, row)
     if row.status == "retry_wait":
         row.due_at = work.now if row.due_at is None else row.due_at
         row.timer_at = row.due_at
@@ -188,6 +201,10 @@ def _release(work: Work, row: Step) -> None:
 
 def _failed(work: Work) -> list[Step]:
     return [row for row in work.rows() if row.status == "failed"]
+
+
+def _is_one_of(row: Step, rows: list[Step]) -> bool:
+    return any((row.ordinal, row.index) == (one.ordinal, one.index) for one in rows)
 
 
 def _leads_nowhere(execution: Execution) -> bool:
@@ -211,7 +228,7 @@ def _resolved_data(work: Work, command: Resolve, resolution: ResumeWith) -> byte
         {
             "action": "resume",
             "results": [{**_shown(one.step, one.index), "outcome": one.outcome} for one in resolution.results],
-            "anew": [_shown(steps[ordinal].id, index) for ordinal, index in sorted(work.dropped)],
+            "anew": [_shown(steps[ordinal].id, index) for ordinal, index in sorted(work.dropped | work.renewed)],
             "operator": command.actor.principal,
             "evidence": {"reference": command.reference, "reason": command.reason},
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepd.engine.definition import CompiledStep
 from stepd.engine.model import ENDING, GOING, IN_FLIGHT, NO_INDEX, STATUS_GRAPH, Attempt, Execution, Parked, Step
+from stepd.engine.tally import OPEN, keep_tally, tally_of
 from stepd.engine.transitions import What, after
 from stepd.engine.verdicts import is_write
 from stepd.engine.work import Work
@@ -14,13 +15,37 @@ NONE_STANDS = "."
 
 
 def set_status(work: Work, row: Step, status: str, mark: str | None = None) -> None:
-    """Moves a step row to a status, with its mark in the graph and the execution's count of active rows."""
+    """Moves a step row to a status, with its mark in the graph and the execution's count of active rows.
+
+    An item counts in its step's own row, whose status is what its items make of it, as long as it is open.
+    """
     execution = work.execution
     execution.active += (status in ACTIVE) - (row.status in ACTIVE)
     execution.uncertain += (status == "uncertain") - (row.status == "uncertain")
-    row.status = status
+    before, row.status = row.status, status
     if row.index == NO_INDEX or is_compensation(work, row.ordinal):
         work.set_mark(row.ordinal, mark or STATUS_GRAPH[status])
+    elif is_item(work, row):
+        _count(work, row, before)
+
+
+def is_item(work: Work, row: Step) -> bool:
+    """Whether the row is an item or a round of its step."""
+    return row.index != NO_INDEX and has_items(work, row.ordinal)
+
+
+def has_items(work: Work, ordinal: int) -> bool:
+    """Whether a step runs once an item or a round."""
+    return work.definition.steps[ordinal].has_items
+
+
+def _count(work: Work, row: Step, before: str) -> None:
+    whole = work.change_step(row.ordinal)
+    tally = tally_of(whole)
+    tally.move(before, row.status)
+    keep_tally(whole, tally)
+    if whole.status in OPEN and whole.status != tally.status:
+        set_status(work, whole, tally.status)
 
 
 def is_compensation(work: Work, ordinal: int) -> bool:
@@ -61,7 +86,8 @@ def note_standing(work: Work, ordinal: int, stand: bool) -> None:
 def note_success(work: Work, row: Step) -> None:
     """A row's attempt, or an operator, says that its body succeeded: a write stands from now on, to be undone last."""
     compiled = work.definition.steps[row.ordinal]
-    if is_write(compiled) and compiled.undoes is None:
+    is_whole = compiled.has_items and row.index == NO_INDEX
+    if is_write(compiled) and compiled.undoes is None and not is_whole:
         row.standing_seq = work.execution.seq + 1
         if not stands(work.execution, compiled):
             note_standing(work, row.ordinal, stand=True)

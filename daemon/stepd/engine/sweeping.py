@@ -116,5 +116,5 @@ def _orphan(work: Work, attempt: Attempt) -> None:
 
 def _last_error(work: Work) -> object:
     """The last real error of a step that is still being tried."""
-    errors = [row.error for row in work.rows() if row.error is not None]
+    errors = [row.error for row in work.own_rows() if row.error is not None]
     return decode(errors[-1]) if errors else None

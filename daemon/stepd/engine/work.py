@@ -21,11 +21,13 @@ from stepd.engine.model import (
     Signal,
     SpanRow,
     Step,
+    output_name,
 )
 
 StepKey: TypeAlias = tuple[int, int]
 EMPTY = b"{}"
-PARKABLE = frozenset({"queued", "retry_wait", "waiting"})
+PARKABLE = frozenset({"pending", "queued", "retry_wait", "waiting"})
+"""Statuses of a row without an attempt that has not ended; ``pending`` are items that wait for their turn."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -39,6 +41,9 @@ class Settings(msgspec.Struct, frozen=True):
     output_bytes: int = 262_144
     state_bytes: int = 262_144
     ancestors_bytes: int = 1_048_576
+    foreach_outputs_bytes: int = 16_777_216
+    items_at_once: int = 200
+    """Items and rounds made in one decision: about 20 ms."""
 
 
 class Need(NamedTuple):
@@ -50,6 +55,8 @@ class Need(NamedTuple):
         "payload",
         "unsettled",
         "rows",
+        "own_rows",
+        "items",
         "kept",
         "source",
         "attempts",
@@ -80,8 +87,10 @@ class Loaded:
         "all_attempts",
         "attempts",
         "execution",
+        "items",
         "kept",
         "ledger",
+        "own_rows",
         "payloads",
         "rows",
         "sources",
@@ -101,7 +110,11 @@ class Loaded:
         self.unsettled: list[StepKey] | None = None
         """Rows with an attempt in flight, or open with an effect that isn't ``none``."""
         self.rows: list[StepKey] | None = None
-        """Every step row of the execution."""
+        """Every step row of the execution, also those of items."""
+        self.own_rows: list[StepKey] | None = None
+        """Every step's own row."""
+        self.items: set[int] = set()
+        """Steps of which the rows and outputs of all items are among the rows above."""
         self.all_attempts: list[str] | None = None
         """Every attempt of the execution, by id."""
         self.ledger: dict[str, Ledger | None] = {}
@@ -185,7 +198,18 @@ class Changes:
 class Work:
     """One decision at work: rows are copied on first access and written back when named by ``change_*``."""
 
-    __slots__ = ("changes", "definition", "dropped", "execution", "loaded", "now", "revised", "settings", "updates")
+    __slots__ = (
+        "changes",
+        "definition",
+        "dropped",
+        "execution",
+        "loaded",
+        "now",
+        "renewed",
+        "revised",
+        "settings",
+        "updates",
+    )
 
     def __init__(self, definition: Compiled, settings: Settings, now: int, loaded: Loaded) -> None:
         self.definition = definition
@@ -198,6 +222,8 @@ class Work:
         self.updates: list[tuple[str, Any]] = []
         """What a finish has written to the state, for those who ask."""
         self.dropped: set[StepKey] = set()
+        self.renewed: set[StepKey] = set()
+        """Rows that will be evaluated anew, and stay."""
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -210,7 +236,7 @@ class Work:
         if key in self.dropped:
             return None
         if key not in self.loaded.steps:
-            if self.loaded.rows is not None:
+            if self.loaded.rows is not None or (self.loaded.own_rows is not None and index == NO_INDEX):
                 return None
             raise Missing(Need("step", "", ordinal, index))
         return self.loaded.steps[key]
@@ -298,12 +324,28 @@ class Work:
         ]
 
     def rows(self) -> list[Step]:
-        """Every step row of the execution, to look at. Raises Missing."""
+        """Every step row of the execution, to look at, also those of items. Raises Missing."""
         if self.loaded.rows is None:
             raise Missing(Need("rows"))
         keys = dict.fromkeys(self.loaded.rows) | dict.fromkeys(self.changes.steps)
         found = [self.step(*key) for key in sorted(keys)]
         return [row for row in found if row is not None]
+
+    def own_rows(self) -> list[Step]:
+        """Every step's own row, to look at; none of an item. Raises Missing."""
+        known = self.loaded.rows if self.loaded.own_rows is None else self.loaded.own_rows
+        if known is None:
+            raise Missing(Need("own_rows"))
+        keys = {key for key in (*known, *self.changes.steps) if key[1] == NO_INDEX}
+        found = [self.step(*key) for key in sorted(keys)]
+        return [row for row in found if row is not None]
+
+    def items(self, ordinal: int, count: int) -> list[tuple[Step | None, bytes | None]]:
+        """The rows of a step's first ``count`` items with their outputs, to look at. Raises Missing."""
+        keys = [(ordinal, index) for index in range(count)]
+        if ordinal not in self.loaded.items and not all(key in self.changes.steps for key in keys):
+            raise Missing(Need("items", "", ordinal))
+        return [(self.step(*key), self.payload(output_name(*key))) for key in keys]
 
     def attempts(self) -> list[Attempt]:
         """Every attempt of the execution, to look at; by id. Raises Missing."""

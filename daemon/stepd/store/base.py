@@ -23,6 +23,7 @@ from stepd.store.reads import (
     Errand,
     ExecutionFilter,
     ExecutionRows,
+    ItemsPage,
     QueueLine,
     Scope,
     VersionRow,
@@ -40,6 +41,7 @@ __all__ = [
     "Errand",
     "ExecutionFilter",
     "ExecutionRows",
+    "ItemsPage",
     "Keep",
     "KeyConflict",
     "Operation",
@@ -262,8 +264,16 @@ class Store(Protocol):
     ) -> ExecutionRows | None:
         """One execution in scope, as committed, in one consistent look.
 
-        Payloads ``input``, ``state``, ``output``, ``outcome`` always come; all the others (inputs and outputs of steps,
-        late outcomes, progress) with ``payloads``; attempt rows with ``attempts``.
+        Of each step comes its own row, none of its items. Payloads ``input``, ``state``, ``output``, ``outcome`` always
+        come; those of the steps and attempts that come (inputs and outputs, late outcomes, progress) with ``payloads``;
+        their attempts with ``attempts``.
+        """
+
+    async def items(
+        self, execution_id: str, scope: Scope, page: ItemsPage, *, attempts: bool = False, payloads: bool = False
+    ) -> ExecutionRows | None:
+        """The rows of a page of a step's items, by index, each as a step of ``execution`` comes, but without what is
+        the execution's own. None where there is no such execution in scope.
         """
 
     async def standing(self, execution_id: str, scope: Scope) -> Execution | None:

@@ -42,6 +42,17 @@ class ExecutionRows(msgspec.Struct):
     payloads: dict[str, bytes]
     signals: list[Signal] = []
     """Of an ended execution those that no wait took; their payloads as far as ``signals.PAYLOADS_BYTES`` goes."""
+    standing_items: list[tuple[int, int]] = []
+    """Items whose write stands: ordinal and index."""
+
+
+class ItemsPage(msgspec.Struct, frozen=True):
+    """Which items of which step."""
+
+    ordinal: int
+    after: int
+    """Those with a greater index; -1 for the first page."""
+    limit: int
 
 
 class VersionRow(msgspec.Struct):
@@ -72,6 +83,8 @@ class Due(msgspec.Struct, frozen=True):
     attempt_id: str | None = None
     ordinal: int | None = None
     index: int | None = None
+    at: int = 0
+    """Since when it is due (ms)."""
 
 
 class Errand(msgspec.Struct, frozen=True):

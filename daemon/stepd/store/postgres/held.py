@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from stepd.engine.model import Attempt, Execution, Idempotency, Ledger, Signal, Step
+from stepd.engine.model import NO_INDEX, Attempt, Execution, Idempotency, Ledger, Signal, Step, output_name
 from stepd.engine.work import Changes, Loaded, Need, StepKey
 
 
@@ -19,6 +19,10 @@ class Held:
         self.steps: dict[str, dict[StepKey, Step | None]] = {}
         self.whole: set[str] = set()
         """Executions all of whose step rows are here."""
+        self.own: set[str] = set()
+        """Executions all of whose steps' own rows are here."""
+        self.items: set[tuple[str, int]] = set()
+        """Execution and ordinal of steps all of whose items and outputs are here."""
         self.unsettled: dict[str, list[StepKey]] = {}
         """By execution, as long as nothing of it has been changed since the look."""
         self.attempts: dict[str, Attempt | None] = {}
@@ -45,7 +49,8 @@ class Held:
         match need.kind:
             case "step":
                 known = self.steps.get(execution_id, {})
-                return (need.ordinal, need.item) not in known and execution_id not in self.whole
+                is_known = (need.ordinal, need.item) in known or execution_id in self.whole
+                return not is_known and not (need.item == NO_INDEX and execution_id in self.own)
             case "attempt":
                 return need.name not in self.attempts
             case "payload":
@@ -54,6 +59,10 @@ class Held:
                 return execution_id not in self.unsettled
             case "rows":
                 return execution_id not in self.whole
+            case "own_rows":
+                return execution_id not in self.whole and execution_id not in self.own
+            case "items":
+                return (execution_id, need.ordinal) not in self.items
             case "kept":
                 return need not in self.kept.get(execution_id, {})
             case "source":
@@ -89,6 +98,16 @@ class Held:
                 found_rows = {key: row for key, row in self.steps.get(id_, {}).items() if row is not None}
                 loaded.steps.update(found_rows)
                 loaded.rows = sorted(found_rows)
+            case "own_rows":
+                own_rows = {key: row for key, row in self.steps.get(id_, {}).items() if key[1] == NO_INDEX and row}
+                loaded.steps.update(own_rows)
+                loaded.own_rows = sorted(own_rows)
+            case "items":
+                loaded.items.add(need.ordinal)
+                for key, row in self.steps.get(id_, {}).items():
+                    if row is not None and key[0] == need.ordinal and key[1] != NO_INDEX:
+                        name = output_name(*key)
+                        loaded.steps[key], loaded.payloads[name] = row, self.payloads.get((id_, name))
             case "kept":
                 loaded.kept[(need.name, need.ordinal, need.item)] = self.kept[id_][need]
             case "source":
@@ -121,6 +140,8 @@ class Held:
         """The step rows of this execution were changed past what is held: they are to be read again."""
         self.steps.pop(execution_id, None)
         self.whole.discard(execution_id)
+        self.own.discard(execution_id)
+        self.items = {known for known in self.items if known[0] != execution_id}
         self._forget_looks(execution_id)
 
     def _forget_looks(self, execution_id: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from stepd.engine.model import Ledger
+from stepd.engine.model import Ledger, outputs_span
 from stepd.engine.work import Need
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
@@ -33,6 +33,9 @@ SOME_STEPS: Final = (
     "join steps s on s.execution_id = w.execution_id and s.ordinal = w.ordinal and s.idx = w.idx"
 )
 ALL_STEPS: Final = f"{STEPS.select} where execution_id = any($1::text[])"
+OWN_STEPS: Final = f"{STEPS.select} where execution_id = any($1::text[]) and idx = -1"
+ITEMS: Final = f"{STEPS.select} where execution_id = $1 and ordinal = $2 and idx >= 0"
+OUTPUTS: Final = "select name, body from payloads where execution_id = $1 and name >= $2 and name < $3"
 UNSETTLED: Final = (
     f"{STEPS.select} where execution_id = any($1::text[]) and (lease_id is not null "
     "or (status in ('queued', 'retry_wait', 'waiting') and effect <> 'none')) order by ordinal, idx"
@@ -92,6 +95,8 @@ async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) 
             missing[need.kind].append((id_, need))
     if whole := missing["rows"]:
         await _read_all_steps(session, held, [id_ for id_, _ in whole])
+    if own := missing["own_rows"]:
+        await _read_own_steps(session, held, [id_ for id_, _ in own])
     if steps := [(id_, need) for id_, need in missing["step"] if held.missing(id_, need)]:
         await _read_steps(session, held, steps)
     if unsettled := missing["unsettled"]:
@@ -100,7 +105,7 @@ async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) 
         await _read_attempts(session, held, [need.name for _, need in attempts])
     if payloads := missing["payload"]:
         await _read_payloads(session, held, [(id_, need.name) for id_, need in payloads])
-    for kind in ("kept", "source", "attempts", "ledger", "success"):
+    for kind in ("items", "kept", "source", "attempts", "ledger", "success"):
         for id_, need in missing[kind]:
             await _search(session, held, id_, need)
 
@@ -114,6 +119,8 @@ async def resolution(session: Session, execution_id: str, key: str) -> Ledger | 
 async def _search(session: Session, held: Held, id_: str, need: Need) -> None:
     """Looks for what is seldom needed."""
     match need.kind:
+        case "items":
+            await _read_items(session, held, id_, need.ordinal)
         case "kept":
             values = await session.fetchrow(KEPT, id_, need.name, need.item, f" {need.ordinal} ")
             held.kept.setdefault(id_, {})[need] = None if values is None else SIGNALS.read(values)
@@ -154,6 +161,20 @@ async def _read_all_steps(session: Session, held: Held, ids: list[str]) -> None:
     for values in await session.fetch(ALL_STEPS, ids):
         held.keep_step(STEPS.read(values))
     held.whole.update(ids)
+
+
+async def _read_own_steps(session: Session, held: Held, ids: list[str]) -> None:
+    for values in await session.fetch(OWN_STEPS, ids):
+        held.keep_step(STEPS.read(values))
+    held.own.update(ids)
+
+
+async def _read_items(session: Session, held: Held, id_: str, ordinal: int) -> None:
+    for values in await session.fetch(ITEMS, id_, ordinal):
+        held.keep_step(STEPS.read(values))
+    for name, body in await session.fetch(OUTPUTS, id_, *outputs_span(ordinal)):
+        held.payloads.setdefault((id_, name), body)
+    held.items.add((id_, ordinal))
 
 
 async def _read_steps(session: Session, held: Held, steps: list[tuple[str, Need]]) -> None:

@@ -21,13 +21,15 @@ from stepd.store.postgres.queue import Candidates, Queue
 from stepd.store.telling import News
 from stepd.store.versions import Definitions
 
-OPEN_ROWS: Final = "lease_id is null and status in ('queued', 'retry_wait', 'waiting')"
+OPEN_ROWS: Final = "lease_id is null and status in ('pending', 'queued', 'retry_wait', 'waiting')"
 PARK: Final = f"update steps set parked = $1 where execution_id = $2 and parked = $3 and {OPEN_ROWS}"
 CANCEL_HELD: Final = (
     "update steps set status = 'cancelled', parked = 0, due_at = null, timer_at = null "
     f"where execution_id = $1 and parked = 2 and {OPEN_ROWS}"
 )
-SEARCHES: Final = frozenset({"rows", "unsettled", "kept", "source", "attempts", "ledger", "success"})
+SEARCHES: Final = frozenset(
+    {"rows", "own_rows", "items", "unsettled", "kept", "source", "attempts", "ledger", "success"}
+)
 """Needs that are found by what stands in rows, so that these must be written first."""
 DROP: Final = "delete from steps where execution_id = $1 and ordinal = $2 and idx = $3"
 OCCUPANT: Final = "select id, status from executions where exclusive_key = $1"

@@ -15,6 +15,7 @@ from stepd.store.base import (
     Errand,
     ExecutionFilter,
     ExecutionRows,
+    ItemsPage,
     Operation,
     QueueLine,
     Scope,
@@ -126,6 +127,11 @@ class PostgresStore:
         self, execution_id: str, scope: Scope, *, attempts: bool = False, payloads: bool = False
     ) -> ExecutionRows | None:
         return await self._look(lambda session: views.view(session, execution_id, scope, attempts, payloads))
+
+    async def items(
+        self, execution_id: str, scope: Scope, page: ItemsPage, *, attempts: bool = False, payloads: bool = False
+    ) -> ExecutionRows | None:
+        return await self._look(lambda session: views.items(session, execution_id, scope, page, attempts, payloads))
 
     async def standing(self, execution_id: str, scope: Scope) -> Execution | None:
         return await self._read(lambda session: views.standing(session, execution_id, scope))

@@ -60,7 +60,10 @@ OPEN: Final = "select id from executions where ended_at is null and id > $1 orde
 
 async def due(session: Session, now: int, limit: int) -> list[Due]:
     """What the sweeper must look at, oldest first."""
-    return [Due(*values) for _, *values in await session.fetch(DUE, now, limit)]
+    return [
+        Due(id_, attempt_id, ordinal, index, at)
+        for at, id_, attempt_id, ordinal, index in await session.fetch(DUE, now, limit)
+    ]
 
 
 async def next_due(session: Session) -> int | None:

@@ -32,7 +32,7 @@ class Entry:
         self.execution = execution
         self.steps: dict[StepKey, Step] = {}
         self.whole = False
-        """Every step row of the execution is here."""
+        """Every step's own row is here; those of items need not be."""
         self.attempts: dict[str, Attempt] = {}
         self.payloads: dict[str, bytes] = {}
         self.payload_bytes = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from functools import cache
 from typing import Final, assert_never
 
-from stepd.engine.model import Attempt, Execution, Ledger, Signal, Step
+from stepd.engine.model import NO_INDEX, Attempt, Execution, Ledger, Signal, Step, outputs_span
 from stepd.engine.work import Loaded, Need, StepKey
 from stepd.store.sqlite.cache import Entry
 from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, LEDGER, SIGNALS, STEPS
@@ -16,6 +17,13 @@ EXECUTION: Final = f"{EXECUTIONS.select} where id = ?"
 ATTEMPT: Final = f"{ATTEMPTS.select} where id = ?"
 STEP: Final = f"{STEPS.select} where execution_id = ? and ordinal = ? and idx = ?"
 ALL_STEPS: Final = f"{STEPS.select} where execution_id = ? order by ordinal, idx"
+OWN_STEPS: Final = (
+    f"{STEPS.select} where execution_id = ? and ordinal in (select value from json_each(?)) and idx = -1 "
+    "order by ordinal"
+)
+"""Each step's own row, looked up by itself: beside one may stand ten thousand items."""
+ITEMS: Final = f"{STEPS.select} where execution_id = ? and ordinal = ? and idx >= 0 order by idx"
+OUTPUTS: Final = "select name, body from payloads where execution_id = ? and name >= ? and name < ?"
 UNSETTLED: Final = (
     f"{STEPS.select} where execution_id = ? and (lease_id is not null "
     "or (status in ('queued', 'retry_wait', 'waiting') and effect <> 'none')) order by ordinal, idx"
@@ -75,7 +83,12 @@ def load(transaction: Transaction, loaded: Loaded, needs: Iterable[Need]) -> Non
             case "unsettled":
                 _load_unsettled(transaction, loaded)
             case "rows":
-                _load_rows(transaction, entry, loaded)
+                rows = read_steps(transaction.connection, loaded.execution.id)
+                loaded.rows = _add_steps(loaded, rows)
+            case "own_rows":
+                _load_own_rows(transaction, entry, loaded)
+            case "items":
+                _load_items(transaction, loaded, ordinal)
             case "kept":
                 loaded.kept[(name, ordinal, index)] = _kept(transaction, loaded.execution.id, name, ordinal, index)
             case "source":
@@ -102,6 +115,17 @@ def read_steps(connection: sqlite3.Connection, execution_id: str) -> list[Step]:
     return [STEPS.read(values) for values in connection.execute(ALL_STEPS, (execution_id,))]
 
 
+def read_own_steps(connection: sqlite3.Connection, execution: Execution) -> list[Step]:
+    """Each step's own row in the order of the definition, from the database."""
+    parameters = (execution.id, _ordinals(len(execution.graph)))
+    return [STEPS.read(values) for values in connection.execute(OWN_STEPS, parameters)]
+
+
+@cache
+def _ordinals(count: int) -> str:
+    return str(list(range(count)))
+
+
 def resolution(connection: sqlite3.Connection, execution_id: str, key: str) -> Ledger | None:
     """The resolution of an execution that was made with this key."""
     values = connection.execute(RESOLUTION, (execution_id, key)).fetchone()
@@ -113,7 +137,7 @@ def _entry(transaction: Transaction, loaded: Loaded) -> Entry:
 
 
 def _step(transaction: Transaction, entry: Entry, key: StepKey) -> Step | None:
-    if entry.whole:
+    if entry.whole and key[1] == NO_INDEX:
         return None
     values = transaction.connection.execute(STEP, (entry.execution.id, *key)).fetchone()
     if values is None:
@@ -138,17 +162,27 @@ def _kept(transaction: Transaction, execution_id: str, name: str, ordinal: int, 
     return None if values is None else SIGNALS.read(values)
 
 
-def _load_rows(transaction: Transaction, entry: Entry, loaded: Loaded) -> None:
-    if not entry.whole:
-        rows = read_steps(transaction.connection, loaded.execution.id)
-        found = {(row.ordinal, row.index): row for row in rows}
-        loaded.steps.update(found)
-        loaded.rows = list(found)
-        entry.whole = True
-        entry.keep_steps(found)
+def _load_own_rows(transaction: Transaction, entry: Entry, loaded: Loaded) -> None:
+    if entry.whole:
+        loaded.own_rows = _add_steps(loaded, [row for row in entry.steps.values() if row.index == NO_INDEX])
         return
-    loaded.steps.update(entry.steps)
-    loaded.rows = sorted(entry.steps)
+    loaded.own_rows = _add_steps(loaded, read_own_steps(transaction.connection, loaded.execution))
+    entry.whole = True
+    entry.keep_steps({key: row for key in loaded.own_rows if (row := loaded.steps[key]) is not None})
+
+
+def _load_items(transaction: Transaction, loaded: Loaded, ordinal: int) -> None:
+    connection, execution_id = transaction.connection, loaded.execution.id
+    rows = [STEPS.read(values) for values in connection.execute(ITEMS, (execution_id, ordinal))]
+    _add_steps(loaded, rows)
+    loaded.payloads.update(connection.execute(OUTPUTS, (execution_id, *outputs_span(ordinal))))
+    loaded.items.add(ordinal)
+
+
+def _add_steps(loaded: Loaded, rows: Iterable[Step]) -> list[StepKey]:
+    found = {(row.ordinal, row.index): row for row in rows}
+    loaded.steps.update(found)
+    return sorted(found)
 
 
 def _load_unsettled(transaction: Transaction, loaded: Loaded) -> None:

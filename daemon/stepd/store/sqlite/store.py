@@ -18,6 +18,7 @@ from stepd.store.base import (
     Errand,
     ExecutionFilter,
     ExecutionRows,
+    ItemsPage,
     Operation,
     QueueLine,
     Scope,
@@ -138,6 +139,13 @@ class SqliteStore:
             except views.TooLarge:
                 pass
         return await self.reader.run(lambda connection: views.view(connection, execution_id, scope, attempts, payloads))
+
+    async def items(
+        self, execution_id: str, scope: Scope, page: ItemsPage, *, attempts: bool = False, payloads: bool = False
+    ) -> ExecutionRows | None:
+        return await self.reader.run(
+            lambda connection: views.items(connection, execution_id, scope, page, attempts, payloads)
+        )
 
     async def standing(self, execution_id: str, scope: Scope) -> Execution | None:
         return self.writer.look(lambda connection: views.standing(connection, execution_id, scope))

@@ -79,7 +79,7 @@ def due(connection: sqlite3.Connection, now: int, limit: int) -> list[Due]:
         for values in connection.execute(query, (now, limit))
     ]
     found.sort(key=lambda values: values[0])
-    return [Due(*values[1:]) for values in found[:limit]]
+    return [Due(id_, attempt_id, ordinal, index, at) for at, id_, attempt_id, ordinal, index in found[:limit]]
 
 
 def next_due(connection: sqlite3.Connection) -> int | None:

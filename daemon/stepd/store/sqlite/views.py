@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Final
 
-from stepd.engine.model import Attempt, Event, Execution
-from stepd.store.base import ExecutionRows, Scope
+import msgspec
+
+from stepd.engine.model import Attempt, Event, Execution, Step
+from stepd.store.base import ExecutionRows, ItemsPage, Scope
 from stepd.store.scope import sees
+from stepd.store.shown import names_shown
 from stepd.store.signals import has_untaken
 from stepd.store.sqlite import loading, signals
 from stepd.store.sqlite.rows import ATTEMPTS, EVENTS, STEPS
@@ -17,12 +21,21 @@ SMALL_STEPS: Final = 64
 SMALL_EVENTS: Final = 200
 """The same for a page of the journal."""
 
-SOME_STEPS: Final = f"{STEPS.select} where execution_id = ? order by ordinal, idx limit ?"
-ALL_ATTEMPTS: Final = f"{ATTEMPTS.select} where execution_id = ? order by id"
+OWN_ATTEMPTS: Final = f"{ATTEMPTS.select} where execution_id = ? and idx = -1 order by id"
+ITEMS: Final = f"{STEPS.select} where execution_id = ? and ordinal = ? and idx > ? order by idx limit ?"
+ATTEMPTS_OF_ITEMS: Final = (
+    f"{ATTEMPTS.select} where execution_id = ? and ordinal = ? and idx >= 0 and idx between ? and ? order by id"
+)
+STANDING_ITEMS: Final = (
+    "select ordinal, idx from steps where execution_id = ? and standing_seq is not null and idx >= 0 "
+    "order by ordinal, idx"
+)
 STANDING_PAYLOADS: Final = (
     "select name, body from payloads where execution_id = ? and name in ('input', 'state', 'output', 'outcome')"
 )
-ALL_PAYLOADS: Final = "select name, body from payloads where execution_id = ?"
+SOME_PAYLOADS: Final = (
+    "select name, body from payloads where execution_id = ? and name in (select value from json_each(?))"
+)
 SOME_EVENTS: Final = f"{EVENTS.select} where execution_id = ? and seq > ? order by seq limit ?"
 ALL_SPANS: Final = (
     f"select s.body, {ATTEMPTS.of('a')} from attempts a "
@@ -48,11 +61,13 @@ def small_view(connection: sqlite3.Connection, execution_id: str, scope: Scope) 
         return None
     if has_untaken(execution):
         raise TooLarge
-    rows = connection.execute(SOME_STEPS, (execution_id, SMALL_STEPS + 1)).fetchall()
-    if len(rows) > SMALL_STEPS:
+    if len(execution.graph) > SMALL_STEPS:
+        raise TooLarge
+    steps = loading.read_own_steps(connection, execution)
+    if any(row.items is not None for row in steps):
         raise TooLarge
     payloads = dict(connection.execute(STANDING_PAYLOADS, (execution_id,)).fetchall())
-    return ExecutionRows(execution, [STEPS.read(values) for values in rows], [], payloads)
+    return ExecutionRows(execution, steps, [], payloads)
 
 
 def view(
@@ -62,18 +77,40 @@ def view(
     execution = standing(connection, execution_id, scope)
     if execution is None:
         return None
-    return ExecutionRows(
-        execution,
-        loading.read_steps(connection, execution_id),
-        attempts_of(connection, execution_id) if attempts else [],
-        dict(connection.execute(ALL_PAYLOADS if payloads else STANDING_PAYLOADS, (execution_id,)).fetchall()),
-        signals.not_taken(connection, execution),
-    )
+    steps = loading.read_own_steps(connection, execution)
+    own_attempts = _attempts(connection, OWN_ATTEMPTS, execution_id) if attempts else []
+    kept = dict(connection.execute(STANDING_PAYLOADS, (execution_id,)).fetchall())
+    if payloads:
+        kept |= _payloads(connection, execution_id, steps, own_attempts)
+    standing_items = connection.execute(STANDING_ITEMS, (execution_id,)).fetchall()
+    return ExecutionRows(execution, steps, own_attempts, kept, signals.not_taken(connection, execution), standing_items)
 
 
-def attempts_of(connection: sqlite3.Connection, execution_id: str) -> list[Attempt]:
-    """Every attempt of the execution, in the order they were leased."""
-    return [ATTEMPTS.read(values) for values in connection.execute(ALL_ATTEMPTS, (execution_id,))]
+def items(
+    connection: sqlite3.Connection, execution_id: str, scope: Scope, page: ItemsPage, attempts: bool, payloads: bool
+) -> ExecutionRows | None:
+    """One page of a step's items; None where there is no such execution in scope."""
+    execution = standing(connection, execution_id, scope)
+    if execution is None:
+        return None
+    key = (execution_id, page.ordinal)
+    steps = [STEPS.read(values) for values in connection.execute(ITEMS, (*key, page.after, page.limit))]
+    found: list[Attempt] = []
+    if attempts and steps:
+        found = _attempts(connection, ATTEMPTS_OF_ITEMS, *key, steps[0].index, steps[-1].index)
+    return ExecutionRows(execution, steps, found, _payloads(connection, execution_id, steps, found) if payloads else {})
+
+
+def _attempts(connection: sqlite3.Connection, statement: str, *parameters: object) -> list[Attempt]:
+    """Attempts in the order they were leased."""
+    return [ATTEMPTS.read(values) for values in connection.execute(statement, parameters)]
+
+
+def _payloads(
+    connection: sqlite3.Connection, execution_id: str, steps: Iterable[Step], attempts: Iterable[Attempt]
+) -> dict[str, bytes]:
+    names = msgspec.json.encode(names_shown(steps, attempts)).decode()
+    return dict(connection.execute(SOME_PAYLOADS, (execution_id, names)).fetchall())
 
 
 def events(connection: sqlite3.Connection, execution_id: str, after: int, limit: int) -> list[Event]:
