@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,8 +23,10 @@ from stepd.engine.model import (
     Step,
     output_name,
 )
+from stepd.engine.needs import Loaded, Missing, Need, StepKey
 
-StepKey: TypeAlias = tuple[int, int]
+__all__ = ["EMPTY", "PARKABLE", "Changes", "Loaded", "Missing", "Need", "Settings", "StepKey", "Work"]
+
 EMPTY = b"{}"
 PARKABLE = frozenset({"pending", "queued", "retry_wait", "waiting"})
 """Statuses of a row without an attempt that has not ended; ``pending`` are items that wait for their turn."""
@@ -44,82 +46,6 @@ class Settings(msgspec.Struct, frozen=True):
     foreach_outputs_bytes: int = 16_777_216
     items_at_once: int = 200
     """Items and rounds made in one decision: about 20 ms."""
-
-
-class Need(NamedTuple):
-    """Something a decision must see that the store has not loaded yet."""
-
-    kind: Literal[
-        "step",
-        "attempt",
-        "payload",
-        "unsettled",
-        "rows",
-        "own_rows",
-        "items",
-        "kept",
-        "source",
-        "attempts",
-        "ledger",
-        "success",
-    ]
-    """``kept`` is the first signal of that ``name`` that no wait has taken, that fits the wait ``ordinal``, and whose
-    number is greater than ``item``; ``source`` whether a signal of the event ``name`` has been received. ``attempts``
-    are all of the execution; ``ledger`` is the resolution under the key ``name``; ``success`` the step row with the
-    highest ``standing_seq`` below ``item``, of the steps whose ordinals ``name`` lists as JSON."""
-    name: str = ""
-    ordinal: int = 0
-    item: int = NO_INDEX
-
-
-class Missing(Exception):
-    """Raised by a decision that needs more rows: the store loads them and runs the decision again from the start."""
-
-    def __init__(self, *needs: Need) -> None:
-        super().__init__(needs)
-        self.needs = needs
-
-
-class Loaded:
-    """The rows a store has loaded for one decision; never changed by it."""
-
-    __slots__ = (
-        "all_attempts",
-        "attempts",
-        "execution",
-        "items",
-        "kept",
-        "ledger",
-        "own_rows",
-        "payloads",
-        "rows",
-        "sources",
-        "steps",
-        "successes",
-        "unsettled",
-    )
-
-    def __init__(self, execution: Execution) -> None:
-        self.execution = execution
-        self.steps: dict[StepKey, Step | None] = {}
-        self.attempts: dict[str, Attempt | None] = {}
-        self.payloads: dict[str, bytes | None] = {}
-        self.kept: dict[tuple[str, int, int], Signal | None] = {}
-        """Signals by what was asked for: name, ordinal of the wait, number behind which to look."""
-        self.sources: dict[str, bool] = {}
-        self.unsettled: list[StepKey] | None = None
-        """Rows with an attempt in flight, or open with an effect that isn't ``none``."""
-        self.rows: list[StepKey] | None = None
-        """Every step row of the execution, also those of items."""
-        self.own_rows: list[StepKey] | None = None
-        """Every step's own row."""
-        self.items: set[int] = set()
-        """Steps of which the rows and outputs of all items are among the rows above."""
-        self.all_attempts: list[str] | None = None
-        """Every attempt of the execution, by id."""
-        self.ledger: dict[str, Ledger | None] = {}
-        """Resolutions by the key of their call."""
-        self.successes: dict[Need, StepKey | None] = {}
 
 
 class Changes:
