@@ -29,8 +29,8 @@ class Need(NamedTuple):
     """``kept`` is the first signal of that ``name`` that no wait has taken, that fits the wait ``ordinal``, and whose
     number is greater than ``item``; ``source`` whether a signal of the event ``name`` has been received. ``attempts``
     are all of the execution; ``ledger`` is the resolution under the key ``name``; ``success`` the step row with the
-    highest ``standing_seq`` below ``item``, of the steps whose ordinals ``name`` lists as JSON. ``rows`` are all step rows,
-    ``own_rows`` those of steps without their items, ``items`` all of the step ``ordinal`` with their outputs."""
+    highest ``standing_seq`` below ``item``, of the steps whose ordinals ``name`` lists as JSON. ``rows`` are all step
+    rows, ``own_rows`` those of steps without their items, ``items`` all of the step ``ordinal`` with their outputs."""
     name: str = ""
     ordinal: int = 0
     item: int = NO_INDEX
