@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from stepd_worker import Context, Retry, Workflow, cel
+from stepd_worker import Context, Retry, Worker, Workflow, cel
 
 
 class Struct(msgspec.Struct):
@@ -219,3 +219,13 @@ def test_a_worker_with_some_bodies_says_which() -> None:
     flow.task("elsewhere", effect="read_only")
     flow.wait("later", event="e")
     assert flow.serves("1").steps == ["body"]
+
+
+def test_a_workflow_that_needs_no_body_is_served_without_one() -> None:
+    flow = Workflow("flow")
+    flow.wait("later", event="e")
+    assert flow.tasks == ()
+    Worker("http://127.0.0.1:1").register(flow)
+    flow.task("elsewhere", effect="read_only")
+    with pytest.raises(ValueError, match="'flow' has no body here"):
+        Worker("http://127.0.0.1:1").register(flow)

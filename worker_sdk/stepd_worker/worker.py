@@ -64,9 +64,12 @@ class Worker:
         """Whether a stop that came before the start wants it to drain; None for none."""
 
     def register(self, *workflows: Workflow) -> Self:
-        """Adds workflows to serve. Raises ValueError for one without a body, or one that is there already."""
+        """Adds workflows to serve; one of waits and other steps that the daemon does itself is registered all the same.
+
+        Raises ValueError for one that has tasks but no body, or is there already.
+        """
         for workflow in workflows:
-            if not workflow.bodies:
+            if not workflow.bodies and (workflow.tasks or not workflow.steps):
                 raise ValueError(f"The workflow {workflow.name!r} has no body here: decorate one with @….step(…)")
             if any((known.name, known.version) == (workflow.name, workflow.version) for known in self._workflows):
                 raise ValueError(f"The workflow {workflow.name!r} version {workflow.version!r} is registered already")

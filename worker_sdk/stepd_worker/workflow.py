@@ -167,6 +167,11 @@ class Workflow:
         """The declared steps, in order."""
         return tuple(self._steps)
 
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of those that need a body, here or in another worker."""
+        return tuple(step.id for step in self._steps if step.kind in (UNSET, "task"))
+
     def definition(self) -> dict[str, Any]:
         """The definition as it is registered. Raises ValueError, with every fault, where the daemon would refuse it."""
         steps = [msgspec.to_builtins(step) for step in self._steps]
@@ -178,8 +183,7 @@ class Workflow:
 
     def serves(self, version: str) -> Serves:
         """What a worker with these bodies can run of a registered version: all steps, or those that it has."""
-        tasks = {step.id for step in self._steps if step.kind in (UNSET, "task")}
-        some = sorted(self.bodies) if tasks - set(self.bodies) else None
+        some = sorted(self.bodies) if set(self.tasks) - set(self.bodies) else None
         return Serves(workflow=self.name, version=version, steps=some)
 
     def _add(self, options: Mapping[str, Any]) -> str:
