@@ -185,21 +185,3 @@ def test_what_may_be_written_is_accepted(http: Http, expression: str) -> None:
 def test_what_could_hold_the_daemon_is_refused(http: Http, expression: str) -> None:
     faults = register(http, unique(), one(read(when=expression))).expect_faults(422, "invalid_definition")
     assert "/steps/0/when" in faults
-
-
-@pytest.mark.parametrize(
-    ("step", "place"),
-    [
-        ({"id": "a", "kind": "wait", "event": "e"}, "/steps/0/kind"),
-        ({"id": "a", "kind": "sleep", "seconds": 5}, "/steps/0/kind"),
-        ({"id": "a", "kind": "decision", "rules": [RULE]}, "/steps/0/kind"),
-        ({"id": "a", "kind": "workflow", "workflow": "w"}, "/steps/0/kind"),
-        (read("a", foreach="input"), "/steps/0/foreach"),
-        (read("a", repeat={"until": "true", "max": 2}), "/steps/0/repeat"),
-        (safe_write("a", compensate="b"), "/steps/0/compensate"),
-    ],
-)
-def test_what_this_daemon_does_not_run_yet_is_refused_and_says_so(http: Http, step: Json, place: str) -> None:
-    definition = {"steps": [step, safe_write("b")]}
-    faults = register(http, unique(), definition).expect_faults(422, "invalid_definition")
-    assert any(lies_at(path, place) and "not" in message for path, message in faults.items()), faults

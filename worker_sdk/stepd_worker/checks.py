@@ -62,7 +62,7 @@ def _step_faults(step: Step, at: str) -> Iterator[FieldFault]:
         yield _fault(f"{at}/{field}", f"a {kind} has no {field}, it belongs to a {others}")
     for field in _REQUIRED[kind]:
         if field not in given:
-            yield _fault(at, f"{field} is missing")
+            yield _fault(f"{at}/{field}", f"{field} is missing")
     yield from _kind_faults(step, kind, given, at)
     for field in _OR_ZERO:
         yield from _seconds_or_zero(given.get(field), f"{at}/{field}")

@@ -54,7 +54,7 @@ class Fields:
     def required(self, field: str) -> bool:
         """Whether a field that must be given is there; notes a fault where it isn't."""
         if field not in self.given:
-            self.fault(None, f"{field} is missing")
+            self.fault(field, f"{field} is missing")
         return field in self.given
 
     def name(self, field: str) -> str | None:

@@ -222,7 +222,7 @@ def _read_input(fields: Fields, scope: ExpressionScope) -> Template | None:
 def _read_effect(fields: Fields) -> Effect | None:
     if fields.has("effect"):
         return fields.choice("effect", EFFECTS, "non_idempotent_write")
-    fields.fault(None, f"effect is missing: a task says what it does to the world outside, {', '.join(EFFECTS)}")
+    fields.fault("effect", f"effect is missing: a task says what it does to the world outside, {', '.join(EFFECTS)}")
     return None
 
 
