@@ -24,7 +24,8 @@ BY_KEY = {
     "unsettled": loading.UNSETTLED,
     "attempts of unsettled": loading.UNSETTLED_ATTEMPTS,
     "payload": loading.PAYLOAD,
-    "kept signal": loading.KEPT,
+    "kept signals": loading.KEPT,
+    "signal": loading.SIGNAL,
     "event known": loading.SOURCE,
     "event delivered": signals.DELIVERED,
     "signals not taken": signals.UNTAKEN,
@@ -64,7 +65,7 @@ IN_ORDER = {
     "due attempts": upkeep.DUE_ATTEMPTS,
     "due steps": upkeep.DUE_STEPS,
     "open": upkeep.OPEN,
-    "kept signal": loading.KEPT,
+    "kept signals": loading.KEPT,
     "correlated": signals.OPEN.format(tenants=" and tenant in (?)"),
 }
 

@@ -43,6 +43,8 @@ def activate(work: Work, compiled: CompiledStep, environment: Environment, effor
     for name in (input_name(compiled.ordinal, NO_INDEX), output_name(compiled.ordinal, NO_INDEX)):
         effort.bytes += len(work.changes.payloads.get(name, b""))
     effort.took(allowance)
+    if compiled.kind == "wait" and row.status != "waiting":
+        effort.took_signal()
 
 
 def _is_wanted(compiled: CompiledStep, environment: Environment, allowance: Allowance) -> bool:

@@ -21,6 +21,10 @@ class Effort:
         self.units += WORK_MAX - allowance.units_left
         self.bytes += len(stored)
 
+    def took_signal(self) -> None:
+        """A kept signal was taken: the decision was begun anew once it was read."""
+        self.units += EFFORT_UNITS // 32
+
     def spent(self) -> bool:
         """Whether other decisions should have their turn before more is evaluated."""
         return self.units > EFFORT_UNITS or self.bytes > EFFORT_BYTES or self.items >= self._items_at_once

@@ -100,7 +100,9 @@ class Memory:
             case "source":
                 loaded.sources[need.name] = any(signal.source == need.name for signal in self.signals.values())
             case "kept":
-                loaded.kept[(need.name, need.ordinal, need.item)] = self._kept(need)
+                loaded.kept[need.name] = self._kept(need.name)
+            case "signal":
+                loaded.signals[need.ordinal] = self.signals[need.ordinal]
             case "attempts":
                 loaded.all_attempts = sorted(self.attempts)
                 loaded.attempts.update(self.attempts)
@@ -133,12 +135,9 @@ class Memory:
         loaded.steps.update({(row.ordinal, row.index): row for row in wanted})
         loaded.attempts.update({row.lease_id: self.attempts[row.lease_id] for row in wanted if row.lease_id})
 
-    def _kept(self, need: Need) -> Signal | None:
-        for number, signal in sorted(self.signals.items()):
-            fits = signal.name == need.name and f" {need.ordinal} " in signal.fits
-            if fits and signal.taken_by is None and number > need.item:
-                return signal
-        return None
+    def _kept(self, name: str) -> list[Signal]:
+        kept = [signal for _, signal in sorted(self.signals.items()) if signal.taken_by is None]
+        return [msgspec.structs.replace(signal, payload=b"") for signal in kept if signal.name == name]
 
     def _load_success(self, loaded: Loaded, need: Need) -> None:
         ordinals = msgspec.json.decode(need.name)

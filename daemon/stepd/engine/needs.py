@@ -21,16 +21,18 @@ class Need(NamedTuple):
         "own_rows",
         "items",
         "kept",
+        "signal",
         "source",
         "attempts",
         "ledger",
         "success",
     ]
-    """``kept`` is the first signal of that ``name`` that no wait has taken, that fits the wait ``ordinal``, and whose
-    number is greater than ``item``; ``source`` whether a signal of the event ``name`` has been received. ``attempts``
-    are all of the execution; ``ledger`` is the resolution under the key ``name``; ``success`` the step row with the
-    highest ``standing_seq`` below ``item``, of the steps whose ordinals ``name`` lists as JSON. ``rows`` are all step
-    rows, ``own_rows`` those of steps without their items, ``items`` all of the step ``ordinal`` with their outputs."""
+    """``kept`` are the signals of that ``name`` that no wait has taken, in the order they came, without their payloads;
+    ``signal`` is the one whose number is ``ordinal``, whole; ``source`` is whether a signal of the event ``name`` has
+    been received. ``attempts`` are all of the execution; ``ledger`` is the resolution under the key ``name``;
+    ``success`` the step row with the highest ``standing_seq`` below ``item``, of the steps whose ordinals ``name``
+    lists as JSON. ``rows`` are all step rows, ``own_rows`` those of steps without their items, ``items`` all of the
+    step ``ordinal`` with their outputs."""
     name: str = ""
     ordinal: int = 0
     item: int = NO_INDEX
@@ -57,6 +59,7 @@ class Loaded:
         "own_rows",
         "payloads",
         "rows",
+        "signals",
         "sources",
         "steps",
         "successes",
@@ -68,8 +71,10 @@ class Loaded:
         self.steps: dict[StepKey, Step | None] = {}
         self.attempts: dict[str, Attempt | None] = {}
         self.payloads: dict[str, bytes | None] = {}
-        self.kept: dict[tuple[str, int, int], Signal | None] = {}
-        """Signals by what was asked for: name, ordinal of the wait, number behind which to look."""
+        self.kept: dict[str, list[Signal]] = {}
+        """By name the signals that no wait has taken, without payloads."""
+        self.signals: dict[int, Signal] = {}
+        """Whole ones by their number."""
         self.sources: dict[str, bool] = {}
         self.unsettled: list[StepKey] | None = None
         """Rows with an attempt in flight, or open with an effect that isn't ``none``."""

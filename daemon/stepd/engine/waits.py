@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 
 from stepd.engine.canonical import decode
@@ -29,7 +28,7 @@ def arm(work: Work, row: Step) -> None:
     row.timer_at = None if compiled.timeout_ms is None else work.now + compiled.timeout_ms
     timeout_at = None if row.timer_at is None else format_time(row.timer_at)
     work.emit("wait.armed", row.step, row.index, data={"event": wait.event, "timeout_at": timeout_at})
-    _take_kept(work, row)
+    _give_kept(work, [row])
 
 
 def arm_again(work: Work) -> list[Step]:
@@ -46,9 +45,7 @@ def arm_again(work: Work) -> list[Step]:
 
 def take_kept(work: Work) -> None:
     """Gives kept signals to the armed waits that they fit: what came during a pause counts when it ends."""
-    if work.execution.signals_kept:
-        for row in _armed(work):
-            _take_kept(work, row)
+    _give_kept(work, _armed(work))
 
 
 def open_waits(work: Work, event: str) -> Iterator[CompiledStep]:
@@ -100,15 +97,18 @@ def _armed(work: Work) -> list[Step]:
     return sorted(work.some_steps(ordinals), key=lambda row: (row.queued_at or 0, row.ordinal))
 
 
-def _take_kept(work: Work, row: Step) -> None:
-    """Gives the wait the kept signal of its name that came first of those that fit it, where there is one."""
-    if work.execution.signals_kept == 0 or work.execution.direction is not None:
+def _give_kept(work: Work, rows: list[Step]) -> None:
+    """Gives each of the waits, one after the other, the kept signal of its name that came first of those that fit."""
+    if work.execution.signals_kept == 0:
         return
-    event = wait_of(work.definition.steps[row.ordinal]).event
-    signal = work.kept_signal(event, row.ordinal, 0)
-    while signal is not None and signal.number in work.changes.signals:  # taken by another wait in this decision
-        signal = work.kept_signal(event, row.ordinal, signal.number)
-    if signal is not None:
-        signal = work.changes.signals[signal.number] = copy.copy(signal)
-        work.execution.signals_kept -= 1
-        resume(work, row.ordinal, signal)
+    given: dict[int, int] = {}
+    for row in rows:
+        event, fits = wait_of(work.definition.steps[row.ordinal]).event, f" {row.ordinal} "
+        kept = work.kept_signals(event)
+        number = next((one.number for one in kept if fits in one.fits and one.number not in given), None)
+        if number is not None:
+            given[number] = row.ordinal
+    for signal in work.take_signals(list(given)):
+        if work.execution.direction is None:
+            work.execution.signals_kept -= 1
+            resume(work, given[signal.number], signal)

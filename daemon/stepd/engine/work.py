@@ -224,12 +224,20 @@ class Work:
             raise Missing(Need("payload", name))
         return self.loaded.payloads[name]
 
-    def kept_signal(self, name: str, ordinal: int, after: int) -> Signal | None:
-        """The first kept signal of this name that fits the wait, of those behind number ``after``. Raises Missing."""
-        key = (name, ordinal, after)
-        if key not in self.loaded.kept:
-            raise Missing(Need("kept", *key))
-        return self.loaded.kept[key]
+    def kept_signals(self, name: str) -> list[Signal]:
+        """The signals of this name that no wait has taken, in the order they came, without payloads. Raises Missing."""
+        if name not in self.loaded.kept:
+            raise Missing(Need("kept", name))
+        return [signal for signal in self.loaded.kept[name] if signal.number not in self.changes.signals]
+
+    def take_signals(self, numbers: Sequence[int]) -> list[Signal]:
+        """These kept signals, whole and to be changed; asks for all that lack at once. Raises Missing."""
+        missing = [Need("signal", "", number) for number in numbers if number not in self.loaded.signals]
+        if missing:
+            raise Missing(*missing)
+        for number in numbers:
+            self.changes.signals[number] = copy.copy(self.loaded.signals[number])
+        return [self.changes.signals[number] for number in numbers]
 
     def has_signal_of(self, source: str) -> bool:
         """Whether a signal of this event has been received. Raises Missing."""

@@ -6,6 +6,8 @@ from typing import Final
 
 from stepd.engine.model import Execution
 
+SIGNAL_HEADS: Final = "execution_id, number, name, source, received_at, taken_by, fits"
+"""The columns of a signal but its payload, which stands last: reading these does not read that."""
 PAYLOADS_BYTES: Final = 1_048_576
 """A view shows so much of their payloads, the first ones whole; the rest come without theirs."""
 

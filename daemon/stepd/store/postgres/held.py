@@ -27,7 +27,8 @@ class Held:
         """By execution, as long as nothing of it has been changed since the look."""
         self.attempts: dict[str, Attempt | None] = {}
         self.payloads: dict[tuple[str, str], bytes | None] = {}
-        self.kept: dict[str, dict[Need, Signal | None]] = {}
+        self.kept: dict[str, dict[str, list[Signal]]] = {}
+        self.signals: dict[str, dict[int, Signal]] = {}
         self.sources: dict[str, dict[str, bool]] = {}
         self.all_attempts: dict[str, list[str]] = {}
         self.ledger: dict[str, dict[str, Ledger | None]] = {}
@@ -64,7 +65,9 @@ class Held:
             case "items":
                 return (execution_id, need.ordinal) not in self.items
             case "kept":
-                return need not in self.kept.get(execution_id, {})
+                return need.name not in self.kept.get(execution_id, {})
+            case "signal":
+                return need.ordinal not in self.signals.get(execution_id, {})
             case "source":
                 return need.name not in self.sources.get(execution_id, {})
             case "attempts":
@@ -109,7 +112,9 @@ class Held:
                         name = output_name(*key)
                         loaded.steps[key], loaded.payloads[name] = row, self.payloads.get((id_, name))
             case "kept":
-                loaded.kept[(need.name, need.ordinal, need.item)] = self.kept[id_][need]
+                loaded.kept[need.name] = self.kept[id_][need.name]
+            case "signal":
+                loaded.signals[need.ordinal] = self.signals[id_][need.ordinal]
             case "source":
                 loaded.sources[need.name] = self.sources[id_][need.name]
             case "attempts":
@@ -148,6 +153,7 @@ class Held:
         looks: tuple[dict[str, Any], ...] = (
             self.unsettled,
             self.kept,
+            self.signals,
             self.sources,
             self.all_attempts,
             self.ledger,

@@ -13,6 +13,7 @@ from stepd.engine.work import Need
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
 from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS, IDEMPOTENCY, LEDGER, SIGNALS, STEPS, columns, unnested
+from stepd.store.signals import SIGNAL_HEADS
 
 MS: Final = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The server's clock as it stands, not as it stood when the transaction began."""
@@ -45,9 +46,10 @@ PAYLOADS: Final = (
     "join payloads p on p.execution_id = w.execution_id and p.name = w.name"
 )
 KEPT: Final = (
-    f"{SIGNALS.select} where execution_id = $1 and name = $2 and number > $3 and taken_by is null "
-    "and position($4 in fits) > 0 order by number limit 1"
+    f"select {SIGNAL_HEADS}, ''::bytea as payload from signals "
+    "where execution_id = $1 and name = $2 and taken_by is null order by number"
 )
+SIGNAL: Final = f"{SIGNALS.select} where execution_id = $1 and number = $2"
 SOURCE: Final = "select true from signals where source = $1 and execution_id = $2"
 ATTEMPTS_OF: Final = f"{ATTEMPTS.select} where execution_id = $1 order by id"
 RESOLUTION: Final = f"{LEDGER.select} where execution_id = $1 and key = $2"
@@ -105,7 +107,7 @@ async def read(session: Session, held: Held, needs: Iterable[tuple[str, Need]]) 
         await _read_attempts(session, held, [need.name for _, need in attempts])
     if payloads := missing["payload"]:
         await _read_payloads(session, held, [(id_, need.name) for id_, need in payloads])
-    for kind in ("items", "kept", "source", "attempts", "ledger", "success"):
+    for kind in ("items", "kept", "signal", "source", "attempts", "ledger", "success"):
         for id_, need in missing[kind]:
             await _search(session, held, id_, need)
 
@@ -122,8 +124,11 @@ async def _search(session: Session, held: Held, id_: str, need: Need) -> None:
         case "items":
             await _read_items(session, held, id_, need.ordinal)
         case "kept":
-            values = await session.fetchrow(KEPT, id_, need.name, need.item, f" {need.ordinal} ")
-            held.kept.setdefault(id_, {})[need] = None if values is None else SIGNALS.read(values)
+            kept = [SIGNALS.read(values) for values in await session.fetch(KEPT, id_, need.name)]
+            held.kept.setdefault(id_, {})[need.name] = kept
+        case "signal":
+            signal = SIGNALS.read(await session.fetchrow(SIGNAL, id_, need.ordinal))
+            held.signals.setdefault(id_, {})[need.ordinal] = signal
         case "source":
             found = await session.fetchval(SOURCE, need.name, id_)
             held.sources.setdefault(id_, {})[need.name] = found is not None

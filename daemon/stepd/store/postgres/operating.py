@@ -28,7 +28,7 @@ CANCEL_HELD: Final = (
     f"where execution_id = $1 and parked = 2 and {OPEN_ROWS}"
 )
 SEARCHES: Final = frozenset(
-    {"rows", "own_rows", "items", "unsettled", "kept", "source", "attempts", "ledger", "success"}
+    {"rows", "own_rows", "items", "unsettled", "kept", "signal", "source", "attempts", "ledger", "success"}
 )
 """Needs that are found by what stands in rows, so that these must be written first."""
 DROP: Final = "delete from steps where execution_id = $1 and ordinal = $2 and idx = $3"

@@ -8,15 +8,14 @@ from typing import Final
 from stepd.engine.model import Execution, Signal
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import SIGNALS
-from stepd.store.signals import PAYLOADS_BYTES, has_untaken
+from stepd.store.signals import PAYLOADS_BYTES, SIGNAL_HEADS, has_untaken
 
-COLUMNS: Final = "execution_id, number, name, source, received_at, taken_by, fits"
 UNTAKEN: Final = (
-    f"select {COLUMNS}, ''::bytea as payload from signals "
+    f"select {SIGNAL_HEADS}, ''::bytea as payload from signals "
     "where execution_id = any($1::text[]) and taken_by is null order by execution_id, number"
 )
 UNTAKEN_WITH_PAYLOADS: Final = (
-    f"select {COLUMNS}, case when total <= $2 then payload else ''::bytea end as payload from ("
+    f"select {SIGNAL_HEADS}, case when total <= $2 then payload else ''::bytea end as payload from ("
     "select *, sum(octet_length(payload)) over (order by number) as total from signals "
     "where execution_id = $1 and taken_by is null) as summed order by number"
 )

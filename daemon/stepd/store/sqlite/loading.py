@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Final, assert_never
 
-from stepd.engine.model import NO_INDEX, Attempt, Execution, Ledger, Signal, Step, outputs_span
+from stepd.engine.model import NO_INDEX, Attempt, Execution, Ledger, Step, outputs_span
 from stepd.engine.work import Loaded, Need, StepKey
+from stepd.store.signals import SIGNAL_HEADS
 from stepd.store.sqlite.cache import Entry
 from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS, LEDGER, SIGNALS, STEPS
 from stepd.store.sqlite.transaction import Transaction
@@ -33,9 +34,10 @@ UNSETTLED_ATTEMPTS: Final = (
     "where s.execution_id = ? and s.lease_id is not null"
 )
 KEPT: Final = (
-    f"{SIGNALS.select} where execution_id = ? and name = ? and number > ? and taken_by is null "
-    "and instr(fits, ?) > 0 order by number limit 1"
+    f"select {SIGNAL_HEADS}, x'' as payload from signals "
+    "where execution_id = ? and name = ? and taken_by is null order by number"
 )
+SIGNAL: Final = f"{SIGNALS.select} where execution_id = ? and number = ?"
 SOURCE: Final = "select 1 from signals where source = ? and execution_id = ?"
 ATTEMPTS_OF: Final = f"{ATTEMPTS.select} where execution_id = ? order by id"
 SUCCESS: Final = (
@@ -90,7 +92,11 @@ def load(transaction: Transaction, loaded: Loaded, needs: Iterable[Need]) -> Non
             case "items":
                 _load_items(transaction, loaded, ordinal)
             case "kept":
-                loaded.kept[(name, ordinal, index)] = _kept(transaction, loaded.execution.id, name, ordinal, index)
+                kept = transaction.connection.execute(KEPT, (loaded.execution.id, name))
+                loaded.kept[name] = [SIGNALS.read(values) for values in kept]
+            case "signal":
+                values = transaction.connection.execute(SIGNAL, (loaded.execution.id, ordinal)).fetchone()
+                loaded.signals[ordinal] = SIGNALS.read(values)
             case "source":
                 found = transaction.connection.execute(SOURCE, (name, loaded.execution.id)).fetchone()
                 loaded.sources[name] = found is not None
@@ -154,12 +160,6 @@ def _payload(transaction: Transaction, entry: Entry, name: str) -> bytes | None:
     body: bytes = values[0]
     entry.keep_payload(name, body)
     return body
-
-
-def _kept(transaction: Transaction, execution_id: str, name: str, ordinal: int, after: int) -> Signal | None:
-    parameters = (execution_id, name, after, f" {ordinal} ")
-    values = transaction.connection.execute(KEPT, parameters).fetchone()
-    return None if values is None else SIGNALS.read(values)
 
 
 def _load_own_rows(transaction: Transaction, entry: Entry, loaded: Loaded) -> None:

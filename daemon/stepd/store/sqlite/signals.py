@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from stepd.engine.model import Execution, Signal
-from stepd.store.signals import PAYLOADS_BYTES, has_untaken
+from stepd.store.signals import PAYLOADS_BYTES, SIGNAL_HEADS, has_untaken
 from stepd.store.sqlite.rows import SIGNALS
 
 UNTAKEN: Final = (
-    "select execution_id, number, name, source, received_at, taken_by, fits, x'' as payload, length(payload) "
-    "from signals "
+    f"select {SIGNAL_HEADS}, x'' as payload, length(payload) from signals "
     "where execution_id = ? and taken_by is null order by number"
 )
 PAYLOAD: Final = "select payload from signals where execution_id = ? and number = ?"
