@@ -36,7 +36,6 @@ TRANSITIONS = (
     Transition("leased", "completed", "succeeded", "the fact counts"),
     Transition("leased", "failed", "failed", "nothing had begun"),
     Transition("leased", "given_back", "requeued", "`unservable` or `interrupted`, unspent"),
-    Transition("leased", "stopped", "cancelled", "it was asked to stop"),
     Transition("leased", "taken_back", "requeued", "it lapsed before it had begun, unspent"),
     Transition("leased", "undelivered", "requeued", "its answer reached nobody, unspent"),
     Transition("leased", "timed_out", "failed", "class `timeout`, effect none"),

@@ -111,8 +111,7 @@ class Cache:
         id_ = changes.execution.id
         entry = self._entries.get(id_)
         if changes.execution.status in ENDED:
-            if entry is not None:
-                self._let_go(id_)
+            self.forget(id_)
             return
         if entry is None:
             entry = self.add(changes.execution)
@@ -125,6 +124,11 @@ class Cache:
             self.keep_attempt(entry, attempt)
         for name, body in changes.payloads.items():
             entry.keep_payload(name, body)
+
+    def forget(self, execution_id: str) -> None:
+        """Drops what is known of an execution, if anything is."""
+        if execution_id in self._entries:
+            self._let_go(execution_id)
 
     def _let_go(self, execution_id: str) -> None:
         entry = self._entries.pop(execution_id)

@@ -81,6 +81,7 @@ def remove_ended(transaction: Transaction, limit: int) -> int:
         connection.executemany(REMOVE_LABEL, [(*label, row.created_at, row.id) for label in labels.items()])
         connection.execute(REMOVE, (row.id,))
         connection.execute(LEAVE, (row.id,))
+        transaction.cache.forget(row.id)
     return len(found)
 
 
