@@ -1,4 +1,4 @@
-"""Owns the catalogue file: what a directory had at the last run, and what changed since the run before."""
+"""Owns the catalogue file: what a directory had at the last run, what changed since, and what of that was published."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ Book: TypeAlias = dict[str, Any]
 "added", "removed", "changed"}}`; `sha256` is null for a file that could not be read."""
 
 FILE_NAME: Final = "catalogue.json"
+PUBLISHED_NAME: Final = "published.txt"
 
 
 def read_book(folder: Path) -> Book | None:
@@ -40,6 +41,18 @@ def write_book(folder: Path, execution: str, directory: str, files: Mapping[str,
     }
     replace_file(folder / FILE_NAME, json.dumps(book, indent=1).encode())
     return book
+
+
+def publish_changes(folder: Path, book: Book, by: str) -> str:
+    """Adds a line with the book's changes to the list of publications, and returns it. Raises OSError.
+
+    Done twice, the line is there twice.
+    """
+    counts = ", ".join(f"{len(book['changes'][how])} {how}" for how in ("added", "removed", "changed"))
+    line = f"{book['execution']}: {counts}; approved by {by!r}"
+    with (folder / PUBLISHED_NAME).open("a", encoding="utf-8") as published:
+        published.write(f"{line}\n")
+    return line
 
 
 def _changes(last: Book | None, files: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,9 +125,9 @@ def run_demo(folder: Path, directory: Path | None) -> None:
             worker.wait_until(lambda: _answers(f"{url}/v1/workflows/catalogue"), "registered its workflow")
             say(f"  worker   demo-worker, process {worker.pid}, holds the workflow `catalogue`")
             order = {"folder": str(folder / "catalogue")} | ({"directory": str(directory)} if directory else {})
-            first = _run_execution(order | {"stumble": True}, environment)
+            first = _run_execution(order | {"stumble": True}, environment, approves=True)
             say("\n".join(first["output"]["report"]))
-            second = _run_execution(order, environment, shown=False)
+            second = _run_execution(order, environment, approves=False)
             say(second["output"]["report"][-1].strip())
     _say_where_to_look(folder, database, first["id"])
 
@@ -137,33 +137,82 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def _run_execution(order: dict[str, Any], environment: dict[str, str], *, shown: bool = True) -> dict[str, Any]:
-    """Starts an execution and waits for it by the command line, as a person would; its view. Raises Trouble."""
+def _run_execution(order: dict[str, Any], environment: dict[str, str], *, approves: bool) -> dict[str, Any]:
+    """Starts an execution and waits for it by the command line, as a person would; its view. Raises Trouble.
+
+    With `approves` it is shown, and the demo says yes where it waits for a person.
+    """
     start = ["start", "catalogue", "--input", json.dumps(order), "--wait"]
     say(f"\n$ stepd {shlex.join(start)}")
-    _stepd(start, environment, shown=shown)
+    if approves:
+        say(f"Before it publishes, it waits for a person. The demo answers; by hand it would be:\n$ {_approval('ID')}")
+    with _started(start, environment, shown=approves) as running:
+        if approves:
+            _approve(running, environment)
+        _ended(running, start)
     say("")
-    executions = f"{environment['STEPD_URL']}/v1/executions"
-    newest = _get(f"{executions}?workflow=catalogue&limit=1")["items"][0]
-    view: dict[str, Any] = _get(f"{executions}/{newest['id']}")
+    view = _newest(environment)
+    if view is None:
+        raise Trouble("The execution that was started is not there.")
     return view
 
 
-def _stepd(arguments: Sequence[str], environment: dict[str, str], *, shown: bool) -> None:
-    """Runs a command of stepd, and lets the terminal have what it prints if that is to be shown. Raises Trouble."""
+def _approve(running: "subprocess.Popen[bytes]", environment: dict[str, str]) -> None:
+    """Says yes once the execution waits for it; nothing where it ends before. Raises Trouble."""
+    deadline = time.monotonic() + RUN_SECONDS
+    while running.poll() is None:
+        view = _newest(environment)
+        if view is not None and any(step["id"] == "approved" and step["status"] == "waiting" for step in view["steps"]):
+            signal_it = shlex.split(_approval(view["id"]))[1:]
+            with _started(signal_it, environment, shown=False) as sent:
+                _ended(sent, signal_it)
+            return
+        if time.monotonic() > deadline:
+            raise Trouble(f"Nothing waited for an approval within {RUN_SECONDS:.0f} s.")
+        time.sleep(0.1)
+
+
+def _approval(execution: str) -> str:
+    """The command that says yes."""
+    payload = json.dumps({"by": "the demo", "publish": True})
+    return f"stepd signal {execution} approval --payload {shlex.quote(payload)}"
+
+
+def _newest(environment: dict[str, str]) -> dict[str, Any] | None:
+    """The view of the newest execution; None before there is one."""
+    executions = f"{environment['STEPD_URL']}/v1/executions"
+    items = _get(f"{executions}?workflow=catalogue&limit=1")["items"]
+    view: dict[str, Any] | None = _get(f"{executions}/{items[0]['id']}") if items else None
+    return view
+
+
+@contextmanager
+def _started(
+    arguments: Sequence[str], environment: dict[str, str], *, shown: bool
+) -> "Iterator[subprocess.Popen[bytes]]":
+    """A command of stepd that runs; the terminal has what it prints if that is to be shown."""
+    process = subprocess.Popen(
+        [STEPD, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=None if shown else subprocess.DEVNULL,
+    )
     try:
-        done = subprocess.run(
-            [STEPD, *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=None if shown else subprocess.DEVNULL,
-            check=False,
-            timeout=RUN_SECONDS,
-        )
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _ended(process: "subprocess.Popen[bytes]", arguments: Sequence[str]) -> None:
+    """Waits for a command's good end. Raises Trouble for any other."""
+    try:
+        code = process.wait(RUN_SECONDS)
     except subprocess.TimeoutExpired:
         raise Trouble(f"`stepd {shlex.join(arguments)}` took more than {RUN_SECONDS:.0f} s.") from None
-    if done.returncode:
-        raise Trouble(f"`stepd {shlex.join(arguments)}` ended with {done.returncode}.")
+    if code:
+        raise Trouble(f"`stepd {shlex.join(arguments)}` ended with {code}.")
 
 
 def _say_where_to_look(folder: Path, database: Path, execution: str) -> None:

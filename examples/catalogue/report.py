@@ -11,8 +11,8 @@ NAMES_SHOWN: Final = 5
 KINDS_SHOWN: Final = 5
 
 
-def report_lines(book: Book) -> list[str]:
-    """What is in the catalogue, and what changed since the run before: at most some twenty lines."""
+def report_lines(book: Book, published: str | None = None) -> list[str]:
+    """What is in the catalogue, what changed since the run before, what was published: at most some twenty lines."""
     files = book["files"]
     lines, definitions = (sum(file[count] for file in files.values()) for count in ("lines", "definitions"))
     size = sum(file["bytes"] for file in files.values())
@@ -22,6 +22,7 @@ def report_lines(book: Book) -> list[str]:
         *_kinds(files),
         *_unreadable(files),
         *_changes(book["changes"]),
+        *([_clean(f"  Published: {published}")] if published else []),
     ]
 
 

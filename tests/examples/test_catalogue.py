@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from examples.catalogue.book import FILE_NAME, read_book, write_book
+from examples.catalogue.book import FILE_NAME, PUBLISHED_NAME, read_book, write_book
 from examples.catalogue.files import Measures, fingerprint, measure, walk
 from examples.catalogue.report import report_lines
 from examples.catalogue.sheets import SheetChanged, read_sheet, write_sheet
@@ -82,14 +82,17 @@ def test_it_catalogues_a_directory_and_then_says_what_changed(
     first = run(stepd, directory, tmp_path / "out", stumble=True)
     assert (first["output"]["files"], first["output"]["since"]) == (4, None)
     assert first["output"]["report"][0] == f"Catalogue of {directory}"
-    attempts = {step["id"]: step["attempt"] for step in first["steps"]}
-    assert attempts["fingerprint_files"] == 2, "the one that stumbles"
-    assert set(attempts.values()) == {1, 2}
+    assert "attempt 2 running" in stepd("watch", first["id"]).expect(0).out, "the one that stumbles"
+    published = (tmp_path / "out" / PUBLISHED_NAME).read_text().splitlines()
+    assert published == [f"{first['id']}: 4 added, 0 removed, 0 changed; approved by 'ann'"]
+    assert first["output"]["published"] == published[0]
 
     (directory / "empty.txt").write_bytes(b"no longer\n")
     (directory / "image.png").unlink()
     (directory / "new.txt").write_bytes(b"")
-    second = run(stepd, directory, tmp_path / "out")
+    second = run(stepd, directory, tmp_path / "out", publish=False)
+    assert second["output"]["published"] is None
+    assert (tmp_path / "out" / PUBLISHED_NAME).read_text().splitlines() == published
     counts = {how: second["output"][how] for how in ("added", "removed", "changed")}
     assert counts == {"added": 1, "removed": 1, "changed": 1}
     assert second["output"]["since"] == first["id"]
@@ -97,6 +100,10 @@ def test_it_catalogues_a_directory_and_then_says_what_changed(
     assert book["execution"] == second["id"]
     assert book["changes"]["changed"] == ["empty.txt"]
     assert list((tmp_path / "out" / "work").iterdir()) == [], "the sheets are cleared away"
+    third = run(stepd, directory, tmp_path / "out", publish=None)
+    assert third["output"]["since"] == second["id"]
+    skipped = {step["id"] for step in third["steps"] if step["status"] == "skipped"}
+    assert skipped == {"approved", "publish"}, "nothing is new, so that nobody is asked"
 
 
 def test_a_directory_that_is_not_there_fails_with_a_class_of_its_own(
@@ -108,10 +115,14 @@ def test_a_directory_that_is_not_there_fails_with_a_class_of_its_own(
     assert "no_such_directory" in stepd("start", "catalogue", "--input", order, "--wait").expect(1).out
 
 
-def run(stepd: Program, directory: Path, folder: Path, **more: Any) -> dict[str, Any]:
-    """The view of an execution that went well."""
+def run(stepd: Program, directory: Path, folder: Path, *, publish: bool | None = True, **more: Any) -> dict[str, Any]:
+    """The view of an execution that went well; `publish` is what a person says to it, None for nothing."""
     order = json.dumps({"folder": str(folder), "directory": str(directory)} | more)
-    view: dict[str, Any] = json.loads(stepd("start", "catalogue", "--input", order, "--wait", "--json").expect(0).out)
+    execution = stepd("start", "catalogue", "--input", order).expect(0).out.strip()
+    if publish is not None:
+        payload = json.dumps({"by": "ann", "publish": publish})
+        stepd("signal", execution, "approval", "--payload", payload).expect(0)
+    view: dict[str, Any] = json.loads(stepd("watch", execution, "--json").expect(0).out)
     return view
 
 

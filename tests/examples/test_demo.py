@@ -24,8 +24,11 @@ def test_the_demo_works_from_start_to_end(tmp_path: Path) -> None:
     assert demo.returncode == 0, said + trouble
     assert trouble == ""
     for part in (
-        "attempt 1 failed: retryable: on purpose, after 10 files",
-        "fingerprint_files  attempt 2 running on demo-worker",
+        "attempt 1 failed: retryable: on purpose: the next attempt does it",
+        "fingerprint_files[0]  attempt 2 running on demo-worker",
+        "by hand it would be:\n$ stepd signal ID approval --payload",
+        "approved           waits for a signal: approval",
+        "0 changed; approved by 'the demo'",
         "execution          completed",
         f"Catalogue of {directory}",
         "20 files",
