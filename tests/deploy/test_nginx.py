@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tests.support.client import Http
 from tests.support.daemon import Daemon, running
 from tests.support.definitions import read
 from tests.support.flow import make_flow
-from tests.support.nginx import FILES, program, proxying
+from tests.support.nginx import FILES, check_site, program, proxying
 from tests.support.postgres import cluster_database
 from tests.support.stream import Stream
 from tests.support.wait import beside, eventually
@@ -108,6 +110,16 @@ def test_two_daemons_on_one_database_are_one_service_and_one_of_them_may_die(tmp
             work.claim_one().begin().complete(None).expect(200)
         assert http.get(f"/v1/executions/{run.expect(202)['id']}").expect(200)["status"] == "completed"
         assert {item["status"] for item in http.get("/v1/executions").expect(200)["items"]} == {"completed"}
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_nginx_takes_the_files_as_they_are(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "stepd.crt", tmp_path / "stepd.key"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=stepd.example.com"
+    subprocess.run([*command.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    text = (FILES / "stepd.conf").read_text("utf-8").replace("/etc/nginx/tls", str(tmp_path))
+    told = check_site(tmp_path, text.replace("/etc/nginx/stepd-proxy.inc", str(FILES / "stepd-proxy.inc")))
+    assert "test is successful" in told
 
 
 def _parked(http: Http) -> int:

@@ -231,6 +231,24 @@ def test_an_old_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for(_on(cluster().url(), standing.check_server))
 
 
+def test_tables_that_somebody_uses_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def migrate_beside_a_reader(url: str) -> None:
+        reader = await asyncpg.connect(url)
+        try:
+            async with reader.transaction():
+                await reader.fetch("select * from steps")
+                await migrate(url, None)
+        finally:
+            await reader.close()
+
+    monkeypatch.setattr(run, "LOCK_WAIT", "50ms")
+    with cluster_database(empty=True) as database:
+        wait_for(run.upgrade_postgres(database.url, "0001"))
+        with pytest.raises(StoreRefused, match=r"Somebody uses the tables.*stop the daemons.*Nothing was changed"):
+            wait_for(migrate_beside_a_reader(database.url))
+        assert database.query("select version_num from alembic_version") == [("0001",)]
+
+
 def test_what_an_older_schema_held_is_still_there_after_going_up() -> None:
     with cluster_database(empty=True) as database:
         wait_for(run.upgrade_postgres(database.url, "0001"))

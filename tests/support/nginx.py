@@ -88,6 +88,21 @@ def proxying(home: Path, site: str, addresses: Sequence[str], *changes: tuple[st
         process.wait(10)
 
 
+def check_site(home: Path, site: str) -> str:
+    """What nginx says of a site without serving it."""
+    command = program()
+    assert command is not None
+    (home / "site.conf").write_text(site)
+    (home / "nginx.conf").write_text(MAIN.format(home=home))
+    done = subprocess.run(
+        [command, "-t", "-p", home, "-c", home / "nginx.conf", "-e", home / "error.log", "-g", _user()],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return done.stderr
+
+
 def _unpack() -> None:
     """Debian's own program to fetch a package, where there is one; nothing is installed."""
     apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")

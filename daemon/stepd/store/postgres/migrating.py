@@ -33,6 +33,11 @@ async def _migrate(connection: asyncpg.Connection[Any], url: str, runtime_role: 
     before = await schema_version(connection)
     try:
         await upgrade_postgres(url)
+    except asyncpg.LockNotAvailableError as error:
+        raise StoreRefused(
+            "Somebody uses the tables, or migrates them already: stop the daemons, look into pg_stat_activity for "
+            "others, and run it again. Nothing was changed."
+        ) from error
     except UnknownVersion as error:
         raise StoreRefused(
             f"The database has the schema version {before}, and this stepd knows up to {HEAD}. "
