@@ -71,7 +71,8 @@ class Family:
         for world in self.children:
             child = world.execution
             parent = self.worlds[child.parent_id or ""]
-            row = parent.steps.get((parent.definition.by_id[child.parent_step or ""], NO_INDEX))
+            index = NO_INDEX if child.parent_index is None else child.parent_index
+            row = parent.steps.get((parent.definition.by_id[child.parent_step or ""], index))
             waits = row is not None and row.child_id == child.id and row.child_open
             assert waits or child.status in ENDED, "an open child that nobody waits for"
             assert waits or child.news_at is None or child.status in ENDED

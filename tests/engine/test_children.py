@@ -9,7 +9,7 @@ from stepd.engine import commands as c
 from stepd.engine.children import DEPTH_MAX
 from tests.engine.family import Family
 from tests.engine.parents import READ, WRITE, do, doubtful, error_of, family
-from tests.engine.world import ACTOR
+from tests.engine.world import ACTOR, result
 
 
 def test_a_child_takes_its_input_and_gives_its_output() -> None:
@@ -275,3 +275,89 @@ def test_nothing_removes_a_child_before_its_parent_has_heard() -> None:
     assert run.child.execution.remove_at is None
     run.carry()
     assert run.child.execution.remove_at is not None
+
+
+# -- rounds -----------------------------------------------------------------------------------------------------------
+
+REPEAT = {"until": "last.done", "max": 3, "next": {"n": {"$cel": "last.n"}}}
+
+
+def rounds() -> Family:
+    """A parent that repeats its child until that says `done`."""
+    return family([READ], input={"n": 0}, step={"repeat": REPEAT})
+
+
+def test_a_child_is_repeated_until_its_output_says_so() -> None:
+    run = rounds()
+    for number in range(3):
+        child = run.children[number]
+        assert child.payloads["input"] == b'{"n":%d}' % number
+        assert child.execution.parent_index == number
+        assert run.root.status("sub") == "waiting"
+        do(child, {"done": number == 2, "n": number + 1})
+        run.carry()
+    assert run.root.execution.status == "completed"
+    assert run.root.payloads["output"] == b'{"done":true,"n":3}'
+    assert len({child.execution.id for child in run.children}) == 3
+    run.check()
+
+
+def test_a_child_that_never_says_so_ends_in_repeat_limit() -> None:
+    run = rounds()
+    for number in range(3):
+        do(run.children[number], {"done": False, "n": 0})
+        run.carry()
+    assert len(run.children) == 3
+    assert run.root.execution.status == "failed"
+    assert run.root.execution.error is not None
+    assert msgspec.json.decode(run.root.execution.error)["class"] == "repeat_limit"
+
+
+def test_a_round_that_fails_fails_the_step() -> None:
+    run = rounds()
+    do(run.children[0], {"done": False, "n": 0})
+    run.carry()
+    granted = run.children[1].claim()
+    assert granted is not None
+    run.children[1].fail(granted.attempt, "fatal")
+    run.carry()
+    assert run.root.execution.status == "failed"
+    assert error_of(run.root)["class"] == "child_failed"
+
+
+def test_the_child_of_a_round_is_cancelled_with_its_parent() -> None:
+    run = rounds()
+    do(run.children[0], {"done": False, "n": 0})
+    run.carry()
+    assert run.children[1].claim() is not None
+    run.root.cancel()
+    run.carry()
+    assert run.children[1].execution.status == "cancelled"
+    assert run.root.execution.status == "cancelled"
+    assert run.root.status("sub") == "cancelled"
+
+
+def test_a_write_in_any_round_stands() -> None:
+    run = family([WRITE], input={"n": 0}, step={"repeat": REPEAT}, then=[READ])
+    do(run.children[0], {"done": False, "n": 0})
+    run.carry()
+    run.children[1].cancel()
+    run.carry()
+    assert run.root.execution.status == "reconciliation_required"
+    assert msgspec.json.decode(run.root.events[-1].data)["standing_writes"] == ["sub"]
+
+
+def test_the_last_round_s_child_shows_on_the_step() -> None:
+    run = family([WRITE], input={"n": 0}, step={"repeat": REPEAT}, child_on_failure="reconcile")
+    do(run.children[0], {"done": False, "n": 0})
+    run.carry()
+    assert run.root.row("sub").child_id == run.children[1].execution.id
+    granted = run.children[1].claim()
+    assert granted is not None
+    run.children[1].fail(granted.attempt, "fatal", "unknown")
+    run.carry()
+    assert run.root.row("sub").child_blocked_at == run.root.execution.created_at
+    run.children[1].resume_with(result("write", "succeeded", {"done": True}))
+    run.carry()
+    assert run.root.row("sub").child_blocked_at is None
+    assert run.root.execution.status == "completed"

@@ -41,6 +41,8 @@ def steps_of(draw: st.DrawFn, number: int, below: str | None) -> dict[str, Any]:
         step |= {"kind": "workflow", "workflow": below}
         if draw(st.integers(0, 3)) == 0:
             step["timeout_seconds"] = 30
+        if draw(st.integers(0, 3)) == 0:
+            step["repeat"] = {"until": "index >= 1", "max": 2}
     else:
         step |= {"effect": draw(st.sampled_from(EFFECTS)), "retry": {"max_attempts": 1}}
     if number:

@@ -133,6 +133,20 @@ def test_a_version_may_be_named(flow: MakeFlow) -> None:
     assert first.claim_one().step == "first"
 
 
+def test_a_child_may_be_repeated(flow: MakeFlow) -> None:
+    repeat = {"until": "last.left == 0", "max": 10, "next": {"n": cel("last.left")}}
+    below, run = family(flow, step={"input": {"n": 3}, "repeat": repeat})
+    for left in (2, 1, 0):
+        lease = below.claim_one()
+        assert lease.data["input"] == {"n": left + 1}
+        lease.complete({"left": left}).expect(200)
+    assert run.until("completed", seconds=SECONDS)["output"] == {"left": 0}
+    started = [event for event in run.events() if event["type"] == "child.started"]
+    assert [event["index"] for event in started] == [0, 1, 2]
+    parents = [one["parent"]["index"] for one in below.list()["items"]]
+    assert sorted(parents) == [0, 1, 2]
+
+
 def test_children_stand_ten_deep_at_most(flow: MakeFlow, http: Http) -> None:
     name = unique()
     run = flow(sub(name), name=name).start(correlation=name)

@@ -14,7 +14,7 @@ from stepd.engine.canonical import digest
 from stepd.engine.commands import Actor, Parent, Start
 from stepd.engine.definition import Compiled, CompiledStep
 from stepd.engine.inputs import StepFailed
-from stepd.engine.model import Execution, Step
+from stepd.engine.model import NO_INDEX, Execution, Step
 from stepd.engine.standing import note_standing, parking, set_status
 from stepd.engine.tally import tally_of
 from stepd.engine.work import Work
@@ -39,6 +39,7 @@ def arm_child(work: Work, compiled: CompiledStep, row: Step) -> None:
     row.errand = "start"
     work.execution.children += 1
     work.add_step(row)
+    _show(work, row)
     set_status(work, row, "waiting")
     row.parked = parking(work, row)
     row.timer_at = None if compiled.timeout_ms is None else work.now + compiled.timeout_ms
@@ -101,6 +102,7 @@ def let_go(work: Work, row: Step) -> None:
 def block(work: Work, row: Step, since: int) -> None:
     """The child needs an operator, and so does its parent, in a way."""
     row.child_blocked_at = since
+    _show(work, row)
     work.execution.blocked_child = work.execution.blocked_child or row.child_id
 
 
@@ -109,6 +111,7 @@ def unblock(work: Work, row: Step) -> None:
     if row.child_blocked_at is None:
         return
     row.child_blocked_at = None
+    _show(work, row)
     if work.execution.blocked_child == row.child_id:
         others = (other.child_id for other in _open_rows(work) if other.child_blocked_at is not None)
         work.execution.blocked_child = next(others, None)
@@ -118,6 +121,13 @@ def note_writes(work: Work, row: Step) -> None:
     """The child has ended with a write that stands: the step counts as a write that succeeded."""
     row.standing_seq = work.execution.seq
     note_standing(work, row.ordinal, stand=True)
+
+
+def _show(work: Work, row: Step) -> None:
+    """The child of a round shows on the step too, whose last round it is."""
+    if row.index != NO_INDEX:
+        whole = work.change_step(row.ordinal)
+        whole.child_id, whole.child_blocked_at = row.child_id, row.child_blocked_at
 
 
 def _open_rows(work: Work) -> Iterator[Step]:
