@@ -145,6 +145,32 @@ def test_compensations_run(flow: MakeFlow) -> None:
     assert answer["standing_writes"] == []
 
 
+def test_items_are_given_their_own(flow: MakeFlow) -> None:
+    work = flow(read("each", foreach="input"), output=cel("steps.each.output"))
+    again: Json = {"fail": {"class": "retryable"}}
+    answer = simulated(work, input=[1, 2, 3, 4], steps={"each": [{"output": "a"}, [again, {"output": "b"}], None]})
+    assert answer["output"] == ["a", "b", None, None]
+    items = [step for step in answer["path"] if step["index"] is not None]
+    assert sorted((step["index"], step["attempts"]) for step in items) == [(0, 1), (1, 2), (2, 1), (3, 1)]
+
+
+def test_rounds_are_given_their_own(flow: MakeFlow) -> None:
+    work = flow(read("loop", repeat={"until": "last == 'done'", "max": 5}), output=cel("steps.loop.output"))
+    answer = simulated(work, steps={"loop": [{"output": "on"}, {"output": "on"}, {"output": "done"}]})
+    assert answer["output"] == "done"
+    assert len([step for step in answer["path"] if step["index"] is not None]) == 3
+    assert simulated(work)["error"]["class"] == "repeat_limit"
+
+
+def test_what_is_too_long_is_cut_off(flow: MakeFlow) -> None:
+    work = flow(read("each", foreach="input.map(x, input)"))
+    answer = simulated(work, input=[0] * 100)
+    assert answer["status"] == "completed"
+    loop = flow(read("loop", repeat={"until": "false", "max": 10_000}))
+    answer = simulated(loop)
+    assert (answer["stopped"], answer["status"]) == ("bounds", "running")
+
+
 def test_a_named_version(flow: MakeFlow) -> None:
     name = unique()
     work = flow(read("old"), name=name, version="1")
