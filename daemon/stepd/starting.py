@@ -138,6 +138,7 @@ def _for_engine(settings: Settings) -> work.Settings:
         input_bytes=settings.limits.input_bytes,
         output_bytes=settings.limits.output_bytes,
         state_bytes=settings.limits.state_bytes,
+        foreach_outputs_bytes=settings.limits.foreach_outputs_bytes,
     )
 
 

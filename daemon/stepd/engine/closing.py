@@ -9,6 +9,7 @@ from stepd.engine.model import Step
 from stepd.engine.resolutions import Close
 from stepd.engine.standing import (
     is_compensation,
+    is_item,
     note_standing,
     set_status,
     settle_row,
@@ -59,5 +60,7 @@ def _fail(work: Work, row: Step, verification: str) -> None:
     settle_row(row)
     work.emit("step.failed", row.step, row.index, data={"error": decode(row.error)})
     accepted = verification == "accepted" and is_write(work.definition.steps[row.ordinal])
+    if accepted and is_item(work, row):
+        row.standing_seq = work.execution.seq
     if accepted and not is_compensation(work, row.ordinal):
         note_standing(work, row.ordinal, stand=True)

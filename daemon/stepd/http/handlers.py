@@ -13,6 +13,7 @@ from stepd.http.table import Stream
 from stepd.service import (
     auditing,
     executions,
+    items,
     keys,
     reads,
     resolutions,
@@ -105,6 +106,11 @@ async def events(served: Served, call: Call) -> Reply | Problem | Stream:
     last = call.header(b"last-event-id")
     opened = await streams.open_stream(served.daemon, call.caller, call.path[0], query, last)
     return Stream(opened) if isinstance(opened, AsyncIterator) else opened
+
+
+async def list_items(served: Served, call: Call) -> Answer:
+    execution_id, step = call.path
+    return await items.items(served.daemon, call.caller, execution_id, step, call.query)
 
 
 async def spans(served: Served, call: Call) -> Answer:

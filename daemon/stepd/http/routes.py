@@ -26,6 +26,11 @@ _WAIT = Parameter(
 )
 _LIMIT = Parameter(name="limit", type=executions.PageLimit, about="how many at most")
 _CURSOR = Parameter(name="cursor", type=str, about="`next` of the page before; it holds that page's filters")
+_INCLUDE = Parameter(
+    name="include",
+    type=Annotated[str, Meta(pattern="^(attempts|payloads)(,(attempts|payloads))*$")],
+    about="also each attempt, and the inputs and outputs of steps; needs the scope `read`",
+)
 _TRACEPARENT = Parameter(name="traceparent", place="header", type=str, about="the trace to go on with (W3C)")
 
 WORKER_ROUTES: Final = (
@@ -162,11 +167,7 @@ EXECUTION_ROUTES: Final = (
         scopes=("read", "execute"),
         parameters=(
             _WAIT,
-            Parameter(
-                name="include",
-                type=Annotated[str, Meta(pattern="^(attempts|payloads)(,(attempts|payloads))*$")],
-                about="also each attempt, and the inputs and outputs of steps; needs the scope `read`",
-            ),
+            _INCLUDE,
         ),
         successes=(Success(status=200, type=executions.ExecutionView, about="the execution as it stands"),),
         problems=("not_found",),
@@ -194,6 +195,18 @@ EXECUTION_ROUTES: Final = (
             Success(status=204, type=None, about="a stream was asked for after the last event of an ended execution"),
         ),
         problems=("not_found", "invalid_last_event_id"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/executions/{id}/steps/{step}/items",
+        name="list_items",
+        summary="List the items or rounds of a step that runs more than once",
+        handler=handlers.list_items,
+        part="request_api",
+        scopes=("read", "execute"),
+        parameters=(_LIMIT, _CURSOR, _INCLUDE),
+        successes=(Success(status=200, type=executions.StepList, about="one page, by index"),),
+        problems=("not_found",),
     ),
     Route(
         method="GET",

@@ -26,6 +26,11 @@ def no_execution(execution_id: str) -> Problem:
     return make_problem("not_found", f"there is no execution {shown(execution_id)} for this key")
 
 
+def no_step(execution_id: str, step: str) -> Problem:
+    """404: the execution's definition has no such step."""
+    return make_problem("not_found", f"execution {shown(execution_id)} has no step {shown(step)}")
+
+
 def no_lease(lease_id: str) -> Problem:
     """404: the lease never was, or is another principal's."""
     return make_problem("not_found", f"there is no lease {shown(lease_id)} for this key")

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from stepd.engine.definition import Compiled, CompiledStep
-from stepd.engine.model import IN_FLIGHT, Attempt, Event, progress_name, stale_name
+from stepd.engine.model import IN_FLIGHT, NO_INDEX, Attempt, Event, progress_name, stale_name
 from stepd.store.base import ExecutionRows
 from stepd_protocol.executions import AttemptView, StaleOutcome
 from stepd_protocol.fields import NULL, Payload
@@ -67,14 +67,15 @@ def needs_journal(attempts: Iterable[Attempt]) -> bool:
 
 def moments_of(definition: Compiled, attempts: Iterable[Attempt], events: Iterable[Event]) -> Moments:
     """The moments that a journal tells. A number may come again, so that the time says which attempt is meant."""
-    by_name: dict[tuple[str | None, int | None, str | None], list[Attempt]] = {}
+    by_name: dict[tuple[str | None, int | None, int | None, str | None], list[Attempt]] = {}
     for attempt in attempts:
         step = definition.steps[attempt.ordinal].id
-        by_name.setdefault((step, attempt.number, attempt.worker), []).append(attempt)
+        index = None if attempt.index == NO_INDEX else attempt.index
+        by_name.setdefault((step, index, attempt.number, attempt.worker), []).append(attempt)
     begun: dict[str, int] = {}
     stale: dict[str, int] = {}
     for event in events:
-        for attempt in by_name.get((event.step, event.attempt, event.worker), ()):
+        for attempt in by_name.get((event.step, event.index, event.attempt, event.worker), ()):
             ended_at = event.at if attempt.ended_at is None else attempt.ended_at
             if event.type == "attempt.started" and attempt.leased_at <= event.at <= ended_at:
                 begun.setdefault(attempt.id, event.at)
@@ -84,11 +85,11 @@ def moments_of(definition: Compiled, attempts: Iterable[Attempt], events: Iterab
 
 
 def attempt_views(
-    compiled: CompiledStep, rows: ExecutionRows, moments: Moments, *, payloads: bool
+    compiled: CompiledStep, index: int, rows: ExecutionRows, moments: Moments, *, payloads: bool
 ) -> list[AttemptView]:
-    """The attempts of one step, oldest first."""
-    own = [attempt for attempt in rows.attempts if attempt.ordinal == compiled.ordinal]
-    own.sort(key=lambda attempt: (attempt.index, attempt.fence))
+    """The attempts of one step, or of one item of it, oldest first."""
+    own = [attempt for attempt in rows.attempts if (attempt.ordinal, attempt.index) == (compiled.ordinal, index)]
+    own.sort(key=lambda attempt: attempt.fence)
     return [_attempt_view(attempt, compiled, rows.payloads, moments, payloads) for attempt in own]
 
 

@@ -26,7 +26,7 @@ from stepd_protocol.names import PROTOCOL_VERSION
 from stepd_protocol.service import ServedWork, ServiceView, WorkerList, WorkerView
 from stepd_protocol.times import format_time
 
-__all__ = ["event_view", "events", "list_executions", "service", "spans", "view", "workers"]
+__all__ = ["event_view", "events", "journal", "list_executions", "service", "spans", "view", "workers"]
 
 SEQ_MAX = 2**63 - 1
 JOURNAL_PAGE = 1_000
@@ -59,7 +59,7 @@ async def view(daemon: Daemon, caller: Caller, execution_id: str, query: Query) 
         return no_execution(execution_id)
     moments = Moments()
     if "attempts" in include and needs_journal(rows.attempts):
-        moments = moments_of(definition, rows.attempts, await _journal(daemon, execution_id))
+        moments = moments_of(definition, rows.attempts, await journal(daemon, execution_id))
     shown = views.Shown(rows, definition, daemon.directory, await daemon.store.now(), include, moments)
     return reply(200, views.execution_view(shown))
 
@@ -172,7 +172,8 @@ async def _rows(daemon: Daemon, caller: Caller, execution_id: str, include: froz
     return rows
 
 
-async def _journal(daemon: Daemon, execution_id: str) -> list[EventRow]:
+async def journal(daemon: Daemon, execution_id: str) -> list[EventRow]:
+    """All of an execution's journal."""
     found: list[EventRow] = []
     while True:
         page = await daemon.store.events(execution_id, found[-1].seq if found else 0, JOURNAL_PAGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from stepd.engine.model import (
     output_name,
 )
 from stepd.engine.standing import stands
+from stepd.engine.tally import OPEN, tally_of
 from stepd.service.attempts import Moments, attempt_views, error_info
 from stepd.service.lives import Work
 from stepd.store.base import ExecutionRows
@@ -93,6 +94,7 @@ def execution_view(shown: Shown) -> ExecutionView:
     blocked = [step.blocked for step in steps if step.blocked is not None]
     return ExecutionView(
         **_common(execution, definition),
+        standing_writes=_standing_writes(execution, definition, rows.standing_items),
         signals_not_taken=_signals_not_taken(rows.signals, payloads=True),
         blocked=min(blocked, key=lambda view: str(view.since)) if blocked else None,
         input=_payload(rows, "input"),
@@ -109,9 +111,15 @@ def execution_summary(
     """The line of a list. Of a blocked step it knows only that it was queued after the execution began."""
     return ExecutionSummary(
         **_common(execution, definition),
+        standing_writes=_standing_writes(execution, definition, ()),
         blocked=_blocked_from_graph(execution, definition, blocking, now_ms),
         signals_not_taken=_signals_not_taken(signals, payloads=False),
     )
+
+
+def item_views(shown: Shown, compiled: CompiledStep) -> list[StepView]:
+    """The items of a step that are among the rows, each as a step."""
+    return [_step_view(shown, compiled, row) for row in shown.rows.steps]
 
 
 def is_settled(status: str) -> bool:
@@ -143,7 +151,6 @@ def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
         "tenant": execution.tenant,
         "labels": _labels(execution.labels),
         "usage": _usage(execution),
-        "standing_writes": _standing_writes(execution, definition),
         "created_at": format_time(execution.created_at),
         "started_at": time_or_null(execution.started_at),
         "ended_at": time_or_null(execution.ended_at),
@@ -191,8 +198,19 @@ def _usage(execution: Execution) -> UsageTotal:
     )
 
 
-def _standing_writes(execution: Execution, definition: Compiled) -> list[StandingWrite]:
-    return [StandingWrite(step=compiled.id, index=None) for compiled in definition.steps if stands(execution, compiled)]
+def _standing_writes(
+    execution: Execution, definition: Compiled, items: Iterable[tuple[int, int]]
+) -> list[StandingWrite]:
+    """Each item whose write stands; a list, which doesn't know of items, names the step once."""
+    by_step: dict[int, list[int | None]] = {}
+    for ordinal, index in items:
+        by_step.setdefault(ordinal, []).append(index)
+    return [
+        StandingWrite(step=compiled.id, index=index)
+        for compiled in definition.steps
+        if stands(execution, compiled)
+        for index in by_step.get(compiled.ordinal, [None])
+    ]
 
 
 def _signals_not_taken(signals: Sequence[Signal], *, payloads: bool) -> list[SignalNotTaken]:
@@ -232,21 +250,23 @@ def _step_view(shown: Shown, compiled: CompiledStep, row: Step | None) -> StepVi
     rows, with_payloads = shown.rows, "payloads" in shown.include
     attempts: list[AttemptView] | UnsetType = UNSET
     if "attempts" in shown.include:
-        attempts = attempt_views(compiled, rows, shown.moments, payloads=with_payloads)
+        index = NO_INDEX if row is None else row.index
+        attempts = attempt_views(compiled, index, rows, shown.moments, payloads=with_payloads)
     if row is None:
         return _step_without_row(rows.execution, compiled, attempts)
     input_ = input_name(row.ordinal, row.index) if row.own_input else "input"
     return StepView(
         id=compiled.id,
-        index=None,
+        index=None if row.index == NO_INDEX else row.index,
         status=cast(StepStatus, row.status),
         attempt=row.last_attempt,
         effect=compiled.effect,
         next_attempt_at=time_or_null(row.due_at if row.status == "retry_wait" else None),
         error=None if row.error is None else error_info(row.error),
         blocked=_blocked(shown, row),
-        held=row.parked == Parked.HELD,
+        held=_is_held(rows.execution, row),
         caught=row.caught,
+        items=UNSET if row.items is None else tally_of(row).counts,
         attempts=attempts,
         child=UNSET if row.child_id is None else row.child_id,
         input=_payload(rows, input_) if with_payloads else UNSET,
@@ -255,6 +275,9 @@ def _step_view(shown: Shown, compiled: CompiledStep, row: Step | None) -> StepVi
 
 
 def _blocked(shown: Shown, row: Step) -> BlockedView | None:
+    if row.parked == Parked.ITEMS and row.status == "queued" and shown.rows.execution.status in GOING:
+        work = Work(row.workflow, row.version, row.step, row.tenant)
+        return shown.blocking.blocked_work(work, row.queued_at or shown.now_ms, shown.now_ms)
     if row.child_blocked_at is None or row.child_id is None:
         return shown.blocking.blocked(row, shown.now_ms)
     return BlockedView(
@@ -263,6 +286,13 @@ def _blocked(shown: Shown, row: Step) -> BlockedView | None:
         detail=CHILD_DETAIL,
         execution=row.child_id,
     )
+
+
+def _is_held(execution: Execution, row: Step) -> bool:
+    """Whether the ending holds it; a step with items as long as it is open, for what is left of them is held."""
+    if row.parked != Parked.ITEMS:
+        return row.parked == Parked.HELD
+    return row.status in OPEN and execution.direction is not None and execution.status not in ENDED
 
 
 def _step_without_row(

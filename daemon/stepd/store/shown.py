@@ -11,7 +11,8 @@ def names_shown(steps: Iterable[Step], attempts: Iterable[Attempt]) -> list[str]
     """The names of inputs and outputs of these steps, and of progress and late outcomes of these attempts."""
     names: list[str] = []
     for row in steps:
-        names += [input_name(row.ordinal, row.index), output_name(row.ordinal, row.index)]
+        input_ = input_name(row.ordinal, row.index) if row.own_input else "input"
+        names += [input_, output_name(row.ordinal, row.index)]
     for attempt in attempts:
         names += [progress_name(attempt.id), stale_name(attempt.id)]
     return names
