@@ -72,7 +72,11 @@ class Daemon:
         """Starts the process and doesn't wait for anything."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment() | self.env
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=clean_environment() | _roles() | self.env,
             )
         return self
 
@@ -138,6 +142,11 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _roles() -> dict[str, str]:
+    """On a server of one's own, daemons serve as its only role."""
+    return {"STEPD_ALLOW_OWNER_ROLE": "true"} if os.environ.get("STEPD_TEST_POSTGRES") else {}
 
 
 def clean_environment() -> dict[str, str]:
