@@ -14,7 +14,7 @@ import pytest
 from stepd_worker import Client
 from stepd_worker.http import read_catalogue, workflows_of
 from tests.sdk.running import wait_for
-from tests.sdk.served import ROOT, is_served
+from tests.sdk.served import ROOT, is_served, serving
 from tests.sdk.service import plain, running_service
 from tests.support.daemon import Daemon, clean_environment
 
@@ -139,6 +139,21 @@ def test_the_ready_worker_runs_steps_without_code(daemon: Daemon, client: Client
     assert [one.headers["x-key"] for one in service.asked] == ["k-1", "k-1"]
     assert [json.loads(one.body) for one in service.asked] == [{"who": 7}, {"who": 7}]
     assert client.get(started["id"])["steps"][0]["attempt"] == 2
+
+
+def test_a_call_ends_before_its_lease_does(daemon: Daemon, client: Client, tmp_path: Path) -> None:
+    file = _catalogue(tmp_path, 'look = "pay@1"', more="timeout_seconds = 60")
+    definition = {"steps": [{"id": "look", "effect": "read_only", "retry": {"max_attempts": 1}}]}
+    (tmp_path / "flow.json").write_text(json.dumps(definition))
+    with running_service(lambda _: [30.0]) as service:
+        file.write_text(file.read_text().replace("https://p.example", service.url).replace("by-http", "slow-http"))
+        with serving(client, *workflows_of(read_catalogue(file))):
+            started = client.start("slow-http")
+            view = client.wait(started["id"], timeout_seconds=SECONDS)
+    assert view["status"] == "failed"
+    assert view["error"]["class"] == "retryable", "its own word, within the second that the lease lasts"
+    assert "took too long" in view["error"]["message"]
+    assert view["steps"][0]["attempt"] == 1
 
 
 def test_the_command_says_what_is_wrong_with_a_catalogue(tmp_path: Path) -> None:

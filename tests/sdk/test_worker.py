@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepd_worker import Context, NotApplied, Retryable, StepFailed, Worker, Workflow
+from stepd_worker import Applied, Context, NotApplied, Retryable, StepFailed, Worker, Workflow
 from tests.sdk.peer import Peer, Reply, lease
 from tests.sdk.running import jobs, plus_one, raising, running, wait_for
 
@@ -194,6 +194,7 @@ def test_a_typed_input_arrives_as_its_type(peer: Peer) -> None:
         (StepFailed("card_declined", "no funds"), {"class": "card_declined", "message": "no funds", "effect": None}),
         (NotApplied(Retryable("refused")), {"class": "retryable", "message": "refused", "effect": "none"}),
         (NotApplied(StepFailed("x", "y"), any_attempt=True), {"class": "x", "message": "y", "effect": "absent"}),
+        (Applied(StepFailed("x", "y")), {"class": "x", "message": "y", "effect": "applied"}),
         (NotApplied(KeyError("k")), {"class": "fatal", "message": "KeyError: 'k'", "effect": "none"}),
         (RuntimeError("boom"), {"class": "fatal", "message": "RuntimeError: boom", "effect": None}),
         (asyncio.CancelledError(), {"class": "fatal", "message": "The body was cancelled, but nobody asked for it"}),
@@ -209,6 +210,17 @@ def test_what_is_said_of_a_body_that_raises(
     assert {key: fail.body.get(key) for key in said} == said
     assert "Traceback" not in fail.raw.decode()
     assert ("Traceback" in caplog.text) == said["message"].startswith(("RuntimeError", "KeyError", "SystemExit"))
+
+
+@pytest.mark.parametrize(("timeout", "most"), [(None, 30), (5, 5)])
+def test_a_body_knows_how_long_its_attempt_lasts(peer: Peer, timeout: float | None, most: float) -> None:
+    async def body(ctx: Context, input: Any) -> Any:
+        return ctx.seconds_left
+
+    peer.deal(lease(timeout_seconds=timeout, lease_seconds=30))
+    with running(peer, jobs(body)):
+        (complete,) = peer.wait_for("complete")
+    assert most - 5 < complete.body["output"] <= most
 
 
 def test_an_output_without_json_is_an_invalid_output_of_work_that_was_done(peer: Peer) -> None:
