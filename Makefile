@@ -62,6 +62,7 @@ check: setup ## lint, format, types, import contracts, style, generated files
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.postgres
 
 fuzz: setup ## send the API at least 10,000 requests made from openapi.yaml; ARGS="--seed 1" repeats a run
 	$(BIN)/python -m tests.faults.fuzz $(ARGS)

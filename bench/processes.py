@@ -44,12 +44,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def daemon(folder: Path) -> Iterator[Served]:
-    """A stepd daemon on a fresh SQLite file in ``folder``, with full sync as always."""
+def daemon(folder: Path, database: str | None = None) -> Iterator[Served]:
+    """A stepd daemon on a fresh SQLite file in ``folder``, with full sync as always, or on the database of that URL."""
     port = free_port()
     program = str(Path(sys.executable).with_name("stepd"))
-    arguments = [program, "serve", "--bind", f"127.0.0.1:{port}", "--database", f"sqlite:///{folder / 'bench.db'}"]
-    with _running(arguments, f"http://127.0.0.1:{port}", "/readyz", folder / "daemon.log") as served:
+    place = database or f"sqlite:///{folder / 'bench.db'}"
+    arguments = [program, "serve", "--bind", f"127.0.0.1:{port}", "--database", place]
+    with _running(arguments, f"http://127.0.0.1:{port}", "/readyz", folder / f"daemon-{port}.log") as served:
         yield served
 
 

@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+DURABLE = "durable"
+"""The argument that has the server wait for the disk, as one for use does."""
 PROGRAMS = "STEPD_TEST_POSTGRES_BIN"
 """Names the directory of other programs, such as those of another version."""
 START_SECONDS = 30.0
@@ -33,14 +35,13 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
-    # The files go with the tests: nothing is gained by waiting for the disk.
-    "fsync": "off",
-    "full_page_writes": "off",
     "shared_buffers": "64MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "jit": "off",
 }
+FLEETING = {"fsync": "off", "full_page_writes": "off"}
+"""The files go with the tests: nothing is gained by waiting for the disk."""
 
 
 class NoPrograms(Exception):
@@ -50,7 +51,8 @@ class NoPrograms(Exception):
 class Server:
     """A PostgreSQL server in a temporary directory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool) -> None:
+        self._settings = SETTINGS if durable else SETTINGS | FLEETING
         # Root's own temporary directory may be closed to others.
         self.directory = Path(tempfile.mkdtemp(prefix="stepd-postgres-", dir="/tmp" if _is_root() else None))
         self.directory.chmod(0o755)
@@ -82,7 +84,7 @@ class Server:
 
     def start(self) -> None:
         """Starts the server and returns once it takes connections. Raises OSError with the end of its log."""
-        options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *options],
@@ -212,7 +214,7 @@ def main() -> int:
     """Runs the server and obeys until standard input ends. Returns the exit code."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
-    server = Server()
+    server = Server(durable=DURABLE in sys.argv)
     try:
         server.make()
         _say(server.where() | {"version": server.version()})

@@ -54,10 +54,10 @@ _idle: list[Database] = []
 class Cluster:
     """A throw-away server of this process; its programs, files and processes go with the process, however it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
         program = Path(__file__).with_name("cluster.py")
         self._keeper = subprocess.Popen(
-            [sys.executable, "-I", program],
+            [sys.executable, "-I", program, *(["durable"] if durable else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # What ends the tests' process group lets the keeper clean up.

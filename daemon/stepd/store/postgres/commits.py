@@ -142,10 +142,9 @@ class Commits:
             self._set_apart([unit for unit in batch if unit is not spoiled])
             spoiled.settle()
             return
-        await transaction.flush()
         tell = Tell(ready=False, executions={}, timer=None)
         transaction.news.add_to(tell)
-        await self._teller.notify(connection, tell)
+        await transaction.flush(self._teller.notice(tell))
         self._committing = True
         await connection.execute("commit")
         for unit in batch:

@@ -26,6 +26,8 @@ ANSWER_SECONDS: Final = 5.0
 LOCK_SECONDS: Final = 2.0
 IDLE_TRANSACTION_SECONDS: Final = 5.0
 """Rows that a daemon has locked which stands still are free again after this time."""
+STATEMENT_BYTES: Final = 65_536
+"""Statements up to this length stay prepared."""
 POOL_SIZE: Final = 6
 ACQUIRE_SECONDS: Final = 4.0
 
@@ -63,7 +65,11 @@ async def connect(url: str, purpose: str) -> Any:
     session = SESSION | {"application_name": f"stepd: {purpose}"}
     async with asyncio.timeout(CONNECT_SECONDS):
         connection = await asyncpg.connect(
-            url, timeout=CONNECT_SECONDS, command_timeout=ANSWER_SECONDS, server_settings=session
+            url,
+            timeout=CONNECT_SECONDS,
+            command_timeout=ANSWER_SECONDS,
+            max_cacheable_statement_size=STATEMENT_BYTES,
+            server_settings=session,
         )
         await _hold_any_text(connection)
         return connection

@@ -44,9 +44,13 @@ class Teller:
 
     async def notify(self, session: Session, tell: Tell) -> None:
         """Tells the others with the commit of the transaction; nothing where there is nothing to tell."""
-        texts = list(_texts(self.by, tell))
-        if texts:
-            await session.execute(NOTIFY, self.channel, texts)
+        if (notice := self.notice(tell)) is not None:
+            await session.execute(notice[0], *notice[1])
+
+    def notice(self, tell: Tell) -> tuple[str, list[object]] | None:
+        """The statement that tells the others with the commit, and its parameters; None where there is nothing."""
+        texts: list[object] = list(_texts(self.by, tell))
+        return (NOTIFY, [self.channel, texts]) if texts else None
 
     def tell(self, tell: Tell) -> None:
         """Tells who waits here."""

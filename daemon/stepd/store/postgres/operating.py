@@ -16,7 +16,7 @@ from stepd.store.dealing import Desk
 from stepd.store.postgres import definitions, loading, views
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
-from stepd.store.postgres.pending import Pending
+from stepd.store.postgres.pending import Pending, Statement
 from stepd.store.postgres.queue import Candidates, Queue
 from stepd.store.telling import News
 from stepd.store.versions import Definitions
@@ -143,10 +143,10 @@ class Operating:
     def candidates(self, desks: Sequence[Desk]) -> Candidates:
         return Candidates(self.queue, desks)
 
-    async def flush(self) -> None:
-        """Writes what was decided so far."""
+    async def flush(self, last: Statement | None = None) -> None:
+        """Writes what was decided so far, and ``last`` with it."""
         pending, self._pending = self._pending, Pending()
-        await pending.write(self.session)
+        await pending.write(self.session, last)
 
     async def _bulk(self, changes: Changes) -> None:
         id_ = changes.execution.id

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import astuple
@@ -26,6 +28,11 @@ from stepd.store.postgres.tables import (
     UPSERT_SPANS,
     columns,
 )
+
+Statement: TypeAlias = tuple[str, list[Any]]
+"""With its parameters; none where there is nothing to write."""
+
+_PARAMETER: Final = re.compile(r"\$(\d+)")
 
 NO_LABELS: Final = 2
 """Length of ``{}``."""
@@ -85,13 +92,16 @@ class Pending:
         """Whether anything is to be written of this execution."""
         return execution_id in self._executions or execution_id in self._created
 
-    async def write(self, session: Session) -> None:
-        """Writes it all, rows of one table in the order of their keys: so two daemons never wait for each other."""
+    async def write(self, session: Session, last: Statement | None = None) -> None:
+        """Writes it all with one statement, to which ``last`` belongs, one that is for its effect only.
+
+        Rows that others may write too go in the order of their keys, so that two daemons don't wait for each other.
+        """
         claims = sorted(self._claims)
         calls = sorted(self._calls, key=lambda row: (row.principal, row.target, row.key))
         created = [self._created[id_] for id_ in sorted(self._created)]
         labels = [label for row in created for label in _labels(row)]
-        statements: tuple[tuple[str, list[list[Any]]], ...] = (
+        statements: list[Statement] = [
             (INSERT_CLAIMS, columns(claims)),
             (IDEMPOTENCY.insert, IDEMPOTENCY.lists(calls)),
             (EXECUTIONS.insert, EXECUTIONS.lists(created)),
@@ -105,10 +115,31 @@ class Pending:
             (SIGNALS.upsert, SIGNALS.lists(self._signals.values())),
             (AUDIT.insert, AUDIT.lists(self._audit)),
             (LEDGER.insert, LEDGER.lists(self._ledger)),
-        )
-        for statement, lists in statements:
-            if lists:
-                await session.execute(statement, *lists)
+        ]
+        wanted = [statement for statement in statements if statement[1]]
+        if last is not None:
+            wanted.append(last)
+        if wanted:
+            parameters = [each for _, lists in wanted for each in lists]
+            await session.execute(_together(*(text for text, _ in wanted)), *parameters)
+
+
+@lru_cache(maxsize=256)
+def _together(*statements: str) -> str:
+    """One statement that does what these do, with the parameters of each behind those of the one before."""
+    shifted, parameters = [], 0
+    for text in statements:
+        shifted.append(_shifted(text, parameters))
+        parameters += max(map(int, _PARAMETER.findall(text)))
+    *others, last = shifted
+    if not others:
+        return last
+    named = ", ".join(f"part_{number} as ({text})" for number, text in enumerate(others))
+    return f"with {named} {last}"
+
+
+def _shifted(text: str, by: int) -> str:
+    return _PARAMETER.sub(lambda found: f"${int(found[1]) + by}", text)
 
 
 def _labels(row: Execution) -> list[tuple[str, str, int, str]]:
