@@ -41,6 +41,8 @@ RERUNS: Final = 5
 """So often a unit is run again because others were in its way; then its caller is told that the store is contended."""
 UNIQUE_RERUNS: Final = 2
 PAUSE_SECONDS: Final = 0.01
+ONCE_PLANNED: Final = {"plan_cache_mode": "force_generic_plan"}
+"""Every statement here goes by keys, whatever their values are; planning a long one anew costs as much as running it."""
 BREATH_SECONDS: Final = 0.005
 """After so long a time of computing others get their turn."""
 
@@ -211,7 +213,7 @@ class Commits:
 
     async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._url, "decides")
+            self._connection = await connect(self._url, "decides", **ONCE_PLANNED)
         return self._connection
 
     def _disconnect(self) -> None:

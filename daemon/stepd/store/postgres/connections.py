@@ -60,9 +60,9 @@ class Session(Protocol):
     async def executemany(self, command: str, args: Any) -> None: ...
 
 
-async def connect(url: str, purpose: str) -> Any:
+async def connect(url: str, purpose: str, **settings: str) -> Any:
     """A connection of one's own, which PostgreSQL shows with its purpose. Raises what the driver raises."""
-    session = SESSION | {"application_name": f"stepd: {purpose}"}
+    session = SESSION | {"application_name": f"stepd: {purpose}"} | settings
     async with asyncio.timeout(CONNECT_SECONDS):
         connection = await asyncpg.connect(
             url,
