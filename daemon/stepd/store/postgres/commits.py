@@ -42,7 +42,7 @@ RERUNS: Final = 5
 UNIQUE_RERUNS: Final = 2
 PAUSE_SECONDS: Final = 0.01
 ONCE_PLANNED: Final = {"plan_cache_mode": "force_generic_plan"}
-"""Every statement here goes by keys, whatever their values are; planning a long one anew costs as much as running it."""
+"""Every statement here goes by keys, whatever their values: planning a long one anew costs as much as running it."""
 BREATH_SECONDS: Final = 0.005
 """After so long a time of computing others get their turn."""
 
