@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -102,6 +102,8 @@ class Runner:
                 return "sent"
             case "publish", [name]:
                 return f"delivered to {client.publish(name, options['correlation'], payload)['delivered']}"
+            case "simulate", [workflow]:
+                return self._simulate(workflow, options)
             case "watch", [execution]:
                 return self._end(execution)
             case "cancel", [execution]:
@@ -119,11 +121,20 @@ class Runner:
         self._last = started["id"]
         return self._end(started["id"]) if "wait" in options else started["status"]
 
+    def _simulate(self, workflow: str, options: dict[str, str]) -> Any:
+        name, mark, payload = options.get("signal", "").partition("=")
+        signals = [{"name": name, "payload": json.loads(payload)}] if mark else []
+        return _told(self._client.simulate(workflow, steps=json.loads(options["steps"]), signals=signals))
+
     def _end(self, execution: str) -> Any:
-        view = self._client.wait(execution, timeout_seconds=_SECONDS)
-        if view["status"] == "completed":
-            return view["output"]
-        return f"{view['status']}: {view['error']['class']}" if view["error"] else view["status"]
+        return _told(self._client.wait(execution, timeout_seconds=_SECONDS))
+
+
+def _told(view: Mapping[str, Any]) -> Any:
+    """The output of what completed; else the status, with the error's class where there is one."""
+    if view["status"] == "completed":
+        return view["output"]
+    return f"{view['status']}: {view['error']['class']}" if view["error"] else view["status"]
 
 
 def _parsed(words: list[str]) -> tuple[dict[str, str], list[str]]:
