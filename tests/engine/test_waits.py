@@ -155,3 +155,56 @@ def test_large_outputs_of_decisions_are_left_to_the_sweeper_in_parts() -> None:
     assert 20 <= done < 60
     world.pass_time(0)
     assert world.execution.status == "completed"
+
+
+def test_an_operator_who_resumes_arms_waits_anew_and_lets_sleeps_keep_their_time() -> None:
+    steps = [
+        {"id": "write", "effect": "idempotent_write", "needs": []},
+        read("bad"),
+        wait("w", timeout_seconds=100),
+        wait("given", "come", timeout_seconds=100),
+        {"id": "short", "kind": "sleep", "seconds": 50, "needs": []},
+        {"id": "long", "kind": "sleep", "seconds": 150, "needs": []},
+    ]
+    world = World({"steps": steps})
+    finish(world, "write")
+    granted = world.claim("bad")
+    assert granted is not None
+    world.fail(granted.attempt, "fatal")
+    assert world.execution.status == "reconciliation_required"
+    assert world.signal("go") == c.Conflict("not_signalable", "reconciliation_required", "execution")
+    world.pass_time(120_000)
+    world.resume_with()
+    assert [event.step for event in world.events if event.type == "wait.armed"][-2:] == ["w", "given"]
+    world.pass_time(0)
+    world.signal("come")
+    finish(world, "bad")
+    assert statuses(world) == {
+        "write": "succeeded",
+        "bad": "succeeded",
+        "w": "waiting",
+        "given": "succeeded",
+        "short": "succeeded",
+        "long": "waiting",
+    }
+    world.pass_time(30_000)
+    assert (world.status("long"), world.status("w")) == ("succeeded", "waiting")
+    world.pass_time(70_000)
+    assert world.status("w") == "failed"
+
+
+def test_a_signal_kept_before_an_ending_takes_a_wait_that_is_armed_after_it() -> None:
+    steps = [
+        {"id": "write", "effect": "idempotent_write", "needs": []},
+        read("bad"),
+        wait("w", needs=["bad"]),
+    ]
+    world = World({"steps": steps})
+    world.signal("go", 1)
+    finish(world, "write")
+    granted = world.claim("bad")
+    assert granted is not None
+    world.fail(granted.attempt, "fatal")
+    world.resume_with()
+    finish(world, "bad")
+    assert (world.execution.status, world.output("w")) == ("completed", 1)
