@@ -107,6 +107,8 @@ BODIES: dict[str, tuple[str, str, Json]] = {
             "next": CLAIM,
         },
     ),
+    "signal_execution": ("POST", "/v1/executions/{execution}/signals", {"name": "go", "payload": {"a": 1}}),
+    "publish_event": ("POST", "/v1/events", {"name": "go", "correlation": "c", "payload": {"a": 1}}),
     "cancel_execution": ("POST", "/v1/executions/{execution}/cancel", {"reason": "r", "force": False}),
     "use_version": ("POST", "/v1/workflows/{name}/current", {"version": "1"}),
     "create_key": ("POST", "/v1/admin/keys", {"name": "k", "scopes": ["read"], "tenants": ["t"]}),

@@ -61,6 +61,8 @@ def detail_rows(view: _Json) -> Iterator[tuple[str, Cell]]:
         yield "blocked", as_text(blocked_text(view["blocked"]), "yellow")
     if view["standing_writes"] and view["status"] != "completed":
         yield "writes that stand", ", ".join(step_name(one["step"], one["index"]) for one in view["standing_writes"])
+    if view.get("signals_not_taken"):
+        yield "signals not taken", shown(", ".join(one["name"] for one in view["signals_not_taken"]))
     if usage := _usage_text(view["usage"]):
         yield "usage", usage
     for name in ("input", "state", "outcome", "output"):
