@@ -222,6 +222,22 @@ def test_a_function_stands_for_its_step_only_where_it_is_the_body_of_one() -> No
         flow.task("a", effect="read_only", needs=[stranger])
 
 
+def test_a_definition_is_the_same_version_whoever_writes_it() -> None:
+    flow = Workflow("flow", timeout_seconds=600)
+    flow.task("a", effect="read_only", timeout_seconds=30, lease_seconds=0.5, retry=Retry(max_attempts=5))
+    retry = {"max_attempts": 5, "initial_seconds": 2, "factor": 2, "max_seconds": 60}
+    by_hand = steps(READ | {"timeout_seconds": 30, "lease_seconds": 0.5, "retry": retry}, timeout_seconds=600)
+    assert digest(flow.definition()) == digest(by_hand) != digest(by_hand | {"timeout_seconds": 600.0})
+    for given in (by_hand, by_hand | {"timeout_seconds": 600.0}):
+        assert digest(Workflow.from_definition("flow", given).definition()) == digest(given)
+
+
+def digest(definition: dict[str, Any]) -> str:
+    compiled = compile_definition("flow", msgspec.json.encode(definition), Limits())
+    assert not isinstance(compiled, list), compiled
+    return compiled.digest
+
+
 def test_a_definition_from_elsewhere_takes_bodies() -> None:
     flow = Workflow.from_definition("flow", steps(READ, wait(), version="7"))
     assert (flow.version, flow.serves("7").steps) == ("7", [])

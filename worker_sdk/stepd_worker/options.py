@@ -108,6 +108,18 @@ def wire_fields(given: Mapping[str, Any], id_of: Callable[[StepRef], str]) -> di
     return {name: _wire_value(name, value, id_of) for name, value in given.items()}
 
 
+def plain_numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with whole seconds as whole numbers, as one would write them: 60 and 60.0 are two versions."""
+    return {name: _plain_number(name, value) for name, value in fields.items()}
+
+
+def _plain_number(name: str, value: Any) -> Any:
+    if name == "retry":
+        return plain_numbers(value)
+    is_plain = name.endswith("_seconds") or name == "factor"
+    return int(value) if is_plain and isinstance(value, float) and value.is_integer() else value
+
+
 def _wire_value(name: str, value: Any, id_of: Callable[[StepRef], str]) -> Any:
     if name in SCHEMAS:
         return schema_of(value)

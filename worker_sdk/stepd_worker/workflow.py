@@ -22,6 +22,7 @@ from stepd_worker.options import (
     WaitOptions,
     WorkflowOptions,
     cel,
+    plain_numbers,
     wire_fields,
 )
 from stepd_worker.values import InputType, input_type
@@ -62,6 +63,8 @@ class Workflow:
         self.version = version
         self.bodies: dict[str, Body] = {}
         self._steps: list[Step] = []
+        self._given: Mapping[str, Any] | None = None
+        """The definition that it was made from, as it came: another form of a number would be another version."""
         try:
             self._fields = wire_fields(options, self._id_of)
         except (TypeError, ValueError) as fault:
@@ -79,6 +82,7 @@ class Workflow:
         fields: dict[str, Any] = msgspec.to_builtins(built)
         flow.version = fields.pop("version", None)
         flow._steps, flow._fields = list(built.steps), {key: fields[key] for key in fields if key != "steps"}
+        flow._given = definition
         return flow
 
     # --- Steps
@@ -174,12 +178,14 @@ class Workflow:
 
     def definition(self) -> dict[str, Any]:
         """The definition as it is registered. Raises ValueError, with every fault, where the daemon would refuse it."""
+        if self._given is not None:
+            return dict(self._given)
         steps = [msgspec.to_builtins(step) for step in self._steps]
         fields = self._fields | _given(version=self.version) | {"steps": steps}
         definition = _converted(f"The workflow {self.name!r}", fields, Definition)
         _raise_for(f"The workflow {self.name!r}", definition_faults(definition))
-        built: dict[str, Any] = msgspec.to_builtins(definition)
-        return built
+        built: dict[str, Any] = plain_numbers(msgspec.to_builtins(definition))
+        return built | {"steps": [plain_numbers(step) for step in built["steps"]]}
 
     def serves(self, version: str) -> Serves:
         """What a worker with these bodies can run of a registered version: all steps, or those that it has."""
@@ -198,6 +204,7 @@ class Workflow:
         step = _converted(named, fields, Step)
         _raise_for(named, declared_faults([*self._steps, step]))
         self._steps.append(step)
+        self._given = None
         return step_id
 
     def _id_of(self, step: StepRef) -> str:
