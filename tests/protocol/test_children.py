@@ -143,8 +143,18 @@ def test_a_child_may_be_repeated(flow: MakeFlow) -> None:
     assert run.until("completed", seconds=SECONDS)["output"] == {"left": 0}
     started = [event for event in run.events() if event["type"] == "child.started"]
     assert [event["index"] for event in started] == [0, 1, 2]
-    parents = [one["parent"]["index"] for one in below.list()["items"]]
-    assert sorted(parents) == [0, 1, 2]
+    rounds = run.http.get(f"{run.path}/steps/sub/items").expect(200)["items"]
+    children = {one["id"]: one["parent"]["index"] for one in below.list()["items"]}
+    assert [children[one["child"]] for one in rounds] == [0, 1, 2]
+
+
+def test_a_round_s_child_that_needs_reconciliation_blocks_its_parent(flow: MakeFlow) -> None:
+    below, run = family(flow, steps=[safe_write(retry=ONCE)], step={"repeat": {"until": "false", "max": 2}})
+    below.claim_one().fail("fatal").expect(200)
+    blocked = eventually(lambda: run.view()["blocked"], seconds=SECONDS, what="the parent is blocked")
+    assert (blocked["code"], blocked["execution"]) == ("child_reconciliation", child_of(run).id)
+    assert run.step("sub")["blocked"] == blocked
+    assert run.step("sub")["child"] == blocked["execution"]
 
 
 def test_children_stand_ten_deep_at_most(flow: MakeFlow, http: Http) -> None:
