@@ -9,6 +9,7 @@ import pytest
 
 from stepd.service import signals
 from stepd.service.base import Reply
+from stepd_protocol.problems import Problem
 from tests.service.conftest import ME, Service
 
 READ = {"id": "a", "effect": "read_only"}
@@ -31,6 +32,9 @@ async def test_an_event_that_broke_off_is_sent_again_and_reaches_nobody_twice(se
         with pytest.raises(sqlite3.IntegrityError):
             await publish(service, "key")
         beside.execute("drop trigger refuse")
+    other = await signals.publish(service.daemon, ME, b'{"name":"go","correlation":"order","payload":5}', "key")
+    assert isinstance(other, Problem)
+    assert other.code == "idempotency_conflict"
     assert await publish(service, "key") == {"delivered": 5}
     assert await publish(service, "key") == {"delivered": 5}
     for id_ in started:

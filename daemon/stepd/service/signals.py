@@ -25,6 +25,8 @@ from stepd_protocol.names import ExecutionStatus
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 
 PUBLISH_TARGET: Final = "POST /v1/events"
+BEGUN_TARGET: Final = "POST /v1/events, begun"
+"""Under it the body of an event is kept before it goes to anybody: its key is for no other from then on."""
 PAGE: Final = 200
 """Executions that an event goes to at a time; others get their turn between two pages."""
 
@@ -76,11 +78,13 @@ async def publish(daemon: Daemon, caller: Caller, body: bytes, key: str | None) 
         return fault
     remember = _remember(caller, PUBLISH_TARGET, key, body, _kept_of_publish)
     if remember is not None:
-        kept = await daemon.store.remembered(caller.principal, PUBLISH_TARGET, remember.key)
-        if kept is not None and kept.body_hash == remember.body_hash:
-            return Reply(kept.status, kept.body, (("Idempotency-Replayed", "true"),))
-        if kept is not None:
+        begun = Remember(caller.principal, BEGUN_TARGET, remember.key, remember.body_hash, _begun)
+        (answer,) = await daemon.store.submit(Keep(None, [], begun))
+        if isinstance(answer, KeyConflict):
             return await _conflict_of_publish(daemon, caller, request.name, remember.key)
+        kept = await daemon.store.remembered(caller.principal, PUBLISH_TARGET, remember.key)
+        if kept is not None:
+            return Reply(kept.status, kept.body, (("Idempotency-Replayed", "true"),))
     source = canonical.digest(canonical.encode([caller.principal, key or new_id(), canonical.digest(body)]))
     command = Signal(actor_of(caller), request.name, _payload(request.payload), source)
     await _deliver(daemon, caller, request.correlation, command)
@@ -88,11 +92,8 @@ async def publish(daemon: Daemon, caller: Caller, body: bytes, key: str | None) 
     tenant = caller.tenants[0] if caller.tenants is not None and len(caller.tenants) == 1 else None
     row = row_of(caller, await daemon.store.now(), "event.publish", request.name, tenant)
     (answer,) = await daemon.store.submit(Keep(outcome, [row], remember))
-    match answer:
-        case Replayed(kept):
-            return Reply(kept.status, kept.body, (("Idempotency-Replayed", "true"),))
-        case KeyConflict():
-            return await _conflict_of_publish(daemon, caller, request.name, key)
+    if isinstance(answer, Replayed):
+        return Reply(answer.kept.status, answer.kept.body, (("Idempotency-Replayed", "true"),))
     return reply(202, outcome)
 
 
@@ -166,6 +167,10 @@ def _payload(raw: Payload) -> bytes:
 
 def _remember(caller: Caller, target: str, key: str | None, body: bytes, encode: Any) -> Remember | None:
     return None if key is None else Remember(caller.principal, target, key, canonical.digest(body), encode)
+
+
+def _begun(_: Any) -> tuple[int, str | None, bytes]:
+    return 202, None, b""
 
 
 def _kept_of_publish(outcome: Any) -> tuple[int, str | None, bytes]:
