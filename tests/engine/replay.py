@@ -79,8 +79,10 @@ class Replayed:
             self.items.setdefault(step, {})
             if event.type == "step.cancelled":
                 self._cancel_items(step)
-        statuses: dict[Any, str] = self._steps if event.index is None else self.items[step]
-        key = step if event.index is None else event.index
+        # What undoes the items of a step has none of its own: it stands as the one does that was called last.
+        is_item = event.index is not None and step in self.items
+        statuses: dict[Any, str] = self.items[step] if is_item else self._steps
+        key = event.index if is_item else step
         if event.type == "step.cancelled" and statuses[key] not in _OPEN:
             return
         if event.type in _STEP_TYPES:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from stepd.engine.model import Attempt
+from tests.engine.replay import Replayed
 from tests.engine.test_endings import leased, step
-from tests.engine.world import World
+from tests.engine.world import World, result
 
 
 def booking(*more: dict[str, Any], **definition: Any) -> World:
@@ -198,3 +199,72 @@ def test_what_is_in_doubt_is_settled_before_anything_is_undone() -> None:
     world.fail(leased(world, "pay"), "fatal", "unknown")
     assert (world.execution.status, world.execution.direction) == ("reconciliation_required", "forward")
     assert world.status("undo") == "pending"
+
+
+def items(**book: Any) -> World:
+    """A write for each item of a list, each of which can be undone, and a read after them."""
+    each = {"foreach": "input.list", "compensate": "undo", **book}
+    undo = {"input": {"item": {"$cel": "item"}, "at": {"$cel": "index"}}}
+    steps = [step("book", "idempotent_write", **each), step("undo", "idempotent_write", **undo), step("confirm")]
+    return World({"steps": steps, "on_failure": "compensate"}, input={"list": ["a", "b", "c"]})
+
+
+def undone(world: World) -> list[int]:
+    """Undoes all that is to be undone; in which order, by index."""
+    order = []
+    while world.execution.status == "failing":
+        attempt = leased(world, "undo")
+        assert given(world, attempt) == {"item": "abc"[attempt.index], "at": attempt.index}
+        assert world.steps[(attempt.ordinal, attempt.index)].idempotency_key == f"execution:undo[{attempt.index}]"
+        order.append(attempt.index)
+        world.complete(attempt)
+        told = Replayed(world.events, world.definition.by_id)
+        assert told.steps == {name: world.status(name) for name in told.steps}
+    return order
+
+
+def test_each_item_is_undone_the_latest_success_first() -> None:
+    world = items()
+    attempts = [leased(world, "book") for _ in range(3)]
+    for attempt in (attempts[1], attempts[2], attempts[0]):
+        world.complete(attempt, attempt.index)
+    world.fail(leased(world, "confirm"), "fatal")
+    assert undone(world) == [0, 2, 1]
+    assert (world.execution.status, world.status("undo")) == ("failed", "succeeded")
+    assert msgspec.json.decode(world.events[-1].data)["standing_writes"] == []
+
+
+def test_of_a_step_that_failed_the_items_that_succeeded_are_undone() -> None:
+    world = items(max_parallel=1)
+    world.complete(leased(world, "book"), 0)
+    world.complete(leased(world, "book"), 1)
+    world.fail(leased(world, "book"), "fatal", "none")
+    assert undone(world) == [1, 0]
+    assert (world.execution.status, world.status("book")) == ("failed", "failed")
+
+
+def test_an_item_that_cannot_be_undone_is_told_and_the_others_are_undone() -> None:
+    world = items()
+    for _ in range(3):
+        world.complete(leased(world, "book"), 1)
+    world.fail(leased(world, "confirm"), "fatal")
+    world.fail(leased(world, "undo"), "fatal", "unknown")
+    assert (world.status("undo"), world.execution.status) == ("uncertain", "reconciliation_required")
+    assert world.resume_with(result("undo", "succeeded", index=2)).status == "failing"
+    assert undone(world) == [1, 0]
+    assert world.execution.status == "failed"
+
+
+def test_rounds_are_undone_too() -> None:
+    rounds = {"repeat": {"until": "index == 2", "max": 5}, "compensate": "undo"}
+    steps = [step("book", "idempotent_write", **rounds), step("undo", "idempotent_write"), step("confirm")]
+    world = World({"steps": steps, "on_failure": "compensate"}, input={"n": 1})
+    for number in range(3):
+        world.complete(leased(world, "book"), number)
+    world.fail(leased(world, "confirm"), "fatal")
+    outputs = []
+    while world.execution.status == "failing":
+        attempt = leased(world, "undo")
+        outputs.append(given(world, attempt))
+        world.complete(attempt)
+    assert outputs == [{"input": {"n": 1}, "output": number} for number in (2, 1, 0)]
