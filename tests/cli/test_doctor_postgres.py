@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from stepd.doctor import examination
 from stepd_migrations import HEAD
 from tests.cli.examining import WRONG, Examined
-from tests.cli.program import Program
 from tests.support.client import Http
 from tests.support.daemon import free_port, running
 from tests.support.definitions import read
 from tests.support.flow import make_flow
 from tests.support.postgres import Database, cluster, cluster_database
+
+NOWHERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +27,10 @@ def database() -> Iterator[Database]:
 
 
 def examine(database: str, url: str | None = None) -> Examined:
-    program = Program(url or f"http://127.0.0.1:{free_port()}")
-    done = program("doctor", "--json", env={"STEPD_DATABASE": database})
-    assert done.code in (0, WRONG), done
-    assert done.err == ""
-    assert "hush" not in done.out
-    return Examined(done.code, json.loads(done.out))
+    found = [one.as_json() for one in examination.examine({"database": database}, {}, url or NOWHERE, None)]
+    assert "hush" not in json.dumps(found)
+    is_ok = all(one["status"] != "wrong" for one in found)
+    return Examined(0 if is_ok else WRONG, {"ok": is_ok, "checks": found})
 
 
 def test_a_database_with_a_daemon(database: Database, tmp_path: Path) -> None:

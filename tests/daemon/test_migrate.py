@@ -1,4 +1,4 @@
-"""`stepd migrate` on PostgreSQL: the owner brings the schema up and lets the daemon's role use it."""
+"""`stepd migrate` and `stepd serve` on PostgreSQL: the owner brings the schema up, and another role serves from it."""
 
 from __future__ import annotations
 
@@ -8,82 +8,62 @@ from pathlib import Path
 
 import pytest
 
+from stepd.migrating import migrate
+from stepd.settings import Settings
+from stepd.starting import StartRefused
 from stepd_migrations import HEAD
 from tests.support.daemon import STEPD, clean_environment, free_port, running
-from tests.support.postgres import Database, cluster, cluster_database, query
+from tests.support.postgres import OWNER, Database, cluster, cluster_database, query
 
 ROLE = "daemon_of_migrate"
 REFUSED = 78
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
+def empty() -> Iterator[Database]:
     query(cluster().url(), f"create role {ROLE} login password '{ROLE}'")
     with cluster_database(empty=True) as database:
         yield database
 
 
-def migrate(url: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [str(STEPD), "migrate", *flags]
-    env = clean_environment() | {"STEPD_DATABASE": url}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+def stepd(database: str, *words: str) -> subprocess.CompletedProcess[str]:
+    env = clean_environment() | {"STEPD_DATABASE": database}
+    return subprocess.run([STEPD, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_owner_makes_the_schema_and_grants_it(database: Database) -> None:
-    first = migrate(database.url)
-    assert (first.returncode, first.stderr) == (0, "")
-    assert (
-        f"has the schema version {HEAD}, where it had none. Name the daemon's role with --runtime-role" in first.stdout
-    )
-    again = migrate(database.url, "--runtime-role", ROLE)
-    assert f"has the schema version {HEAD}. The role {ROLE} can serve from it." in again.stdout
-    assert query(cluster().url(database.name, ROLE), "select count(*) from executions") == [(0,)]
+@pytest.mark.parametrize(
+    ("url", "role", "says"),
+    [
+        ("postgresql://u:hush@127.0.0.1:{free}/x", None, "The database postgresql://u:…@127.0.0.1:"),
+        ("postgresql://{role}:hush@{place}", None, "can't be used: password authentication failed"),
+        ("postgresql://{role}:{role}@{place}", None, "can't be used: permission denied for schema public"),
+        ("postgresql://{owner}:{owner}@{place}", "nobody", "--runtime-role nobody: there is no such role. Make it"),
+    ],
+)
+def test_what_goes_wrong_is_said_without_secrets(empty: Database, url: str, role: str | None, says: str) -> None:
+    place = f"127.0.0.1:{cluster().port}/{empty.name}"
+    database = url.format(free=free_port(), role=ROLE, owner=OWNER, place=place)
+    with pytest.raises(StartRefused) as refused:
+        migrate(Settings(database=database), role)
+    assert says in str(refused.value)
+    assert "hush" not in str(refused.value)
 
 
-def test_what_goes_wrong_is_said_without_secrets(database: Database) -> None:
-    nowhere = migrate(f"postgresql://u:hush@127.0.0.1:{free_port()}/x")
-    wrong = migrate(cluster().url(database.name, ROLE, "hush"))
-    unknown = migrate(database.url, "--runtime-role", "nobody_at_all")
-    for refused, said in (
-        (nowhere, "stepd: The database postgresql://u:…@127.0.0.1:"),
-        (wrong, f'can\'t be used: password authentication failed for user "{ROLE}"'),
-        (unknown, "--runtime-role nobody_at_all: there is no such role. Make it first"),
-    ):
-        assert refused.returncode == REFUSED
-        assert said in refused.stderr
-        assert "hush" not in refused.stderr
-        assert "Traceback" not in refused.stderr
+def test_the_owner_makes_the_schema_and_grants_it(empty: Database) -> None:
+    done = stepd(empty.url, "migrate", "--runtime-role", ROLE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"has the schema version {HEAD}, where it had none" in done.stdout, "no refused one made it"
+    assert f"The role {ROLE} can serve from it." in done.stdout
+    assert query(cluster().url(empty.name, ROLE), "select count(*) from executions") == [(0,)]
+    assert "Name the daemon's role with --runtime-role" in migrate(Settings(database=empty.url), None)
 
 
-def test_a_role_that_may_not_make_tables_is_told(database: Database) -> None:
-    with cluster_database(empty=True) as empty:
-        refused = migrate(cluster().url(empty.name, ROLE))
-    assert refused.returncode == REFUSED
-    assert "permission denied for schema public" in refused.stderr
-
-
-def serve(url: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [str(STEPD), "serve", "--bind", "127.0.0.1:0", *flags]
-    env = clean_environment() | {"STEPD_DATABASE": url}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_serve_takes_no_schema_but_its_own_and_no_role_but_a_daemons(tmp_path: Path) -> None:
+def test_serve_refuses_the_owner_unless_it_may(tmp_path: Path) -> None:
     with cluster_database() as database:
-        owner = serve(database.url)
-        database.query("update alembic_version set version_num = '0001'")
-        older = serve(database.daemon_url)
-        database.query("update alembic_version set version_num = '9999'")
-        newer = serve(database.daemon_url)
-        database.query(f"update alembic_version set version_num = '{HEAD}'")
-        for refused, said in (
-            (owner, "stepd_owner owns the table"),
-            (owner, "--allow-owner-role"),
-            (older, f"version 0001, and this stepd needs {HEAD}. Bring it up with `stepd migrate --database"),
-            (newer, f"version 9999, and this stepd knows up to {HEAD}"),
-        ):
-            assert refused.returncode == REFUSED, refused
-            assert said in refused.stderr
+        refused = stepd(database.url, "serve", "--bind", "127.0.0.1:0")
+        assert refused.returncode == REFUSED
+        assert f"{OWNER} owns the table" in refused.stderr
+        assert "--allow-owner-role" in refused.stderr
         with running(tmp_path / "owner", "--allow-owner-role", database=database.url) as daemon:
-            assert ":stepd_owner@" not in daemon.output(), "no password is in the log"
-            assert f"database postgresql://stepd_owner:…@127.0.0.1:{cluster().port}/" in daemon.output()
+            shown = f"database postgresql://{OWNER}:…@127.0.0.1:{cluster().port}/{database.name}"
+            assert shown in daemon.output(), "no password is in the log"

@@ -8,7 +8,7 @@ import asyncpg
 
 from stepd.store.base import StoreRefused
 from stepd.store.postgres.address import without_secrets
-from stepd.store.postgres.roles import grant
+from stepd.store.postgres.roles import check_exists, grant
 from stepd.store.postgres.standing import check_server, schema_version
 from stepd_migrations import HEAD
 
@@ -31,6 +31,8 @@ async def _migrate(connection: asyncpg.Connection[Any], url: str, runtime_role: 
 
     await check_server(connection)
     before = await schema_version(connection)
+    if runtime_role is not None:
+        await check_exists(connection, runtime_role)
     try:
         await upgrade_postgres(url)
     except asyncpg.LockNotAvailableError as error:

@@ -73,17 +73,22 @@ async def check_role(connection: asyncpg.Connection[Any], *, allow_owner: bool =
         )
 
 
+async def check_exists(connection: asyncpg.Connection[Any], role: str) -> None:
+    """Raises StoreRefused where the server has no such role."""
+    if await connection.fetchval(EXISTS, role) is None:
+        raise StoreRefused(
+            f"--runtime-role {role}: there is no such role. Make it first, for example with "
+            f"`create role {await connection.fetchval(QUOTED, role)} login password '…'`."
+        )
+
+
 async def grant(connection: asyncpg.Connection[Any], role: str) -> None:
     """Lets a role do what a daemon needs, and takes back what it was granted beyond; nothing where it still could more.
 
     Raises StoreRefused.
     """
     async with connection.transaction():
-        if await connection.fetchval(EXISTS, role) is None:
-            raise StoreRefused(
-                f"--runtime-role {role}: there is no such role. Make it first, for example with "
-                f"`create role {await connection.fetchval(QUOTED, role)} login password '…'`."
-            )
+        await check_exists(connection, role)
         for statement in await _grants(connection, role):
             await connection.execute(statement)
         if found := await powers(connection, role):
