@@ -2,6 +2,9 @@
 
 STEPD_TEST_KEY is a key with the scope `admin`; STEPD_TEST_OTHER_KEY, one of another principal. Without the second one,
 tests that need two principals are skipped. Tests that need settings of their own start a daemon of their own.
+
+The daemon of the session has a file. The modules named in ``ON_BOTH`` run once more against one on PostgreSQL; with
+STEPD_TEST_STORE=postgres all of them run against that one only.
 """
 
 import os
@@ -9,16 +12,26 @@ import secrets
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
+from tests.support import postgres
 from tests.support.client import Http, Json
 from tests.support.daemon import running
 from tests.support.flow import Flow, make_flow
 from tests.support.stream import Stream
 from tests.support.wait import beside
+
+STORE = os.environ.get("STEPD_TEST_STORE")
+ON_BOTH = {
+    f"tests.protocol.test_{name}"
+    for name in """
+    cancel claim claim_again claim_gone complete json_exactness lapse list resolve said_again signals
+    """.split()
+}
+"""Where a store's own ways could show: dealing, locking, order, exactness, what is found by what. The others would only
+show again what the service and the engine do, which are the same for every store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +53,28 @@ class MakeFlow:
         return make_flow(self._http, *steps, name=name, **fields)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Has the tests of some modules run on both stores."""
+    both = metafunc.module.__name__ in ON_BOTH and STORE is None and not os.environ.get("STEPD_TEST_URL")
+    if both and "target" in metafunc.fixturenames:
+        metafunc.parametrize("target", ["sqlite", "postgres"], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     if url := os.environ.get("STEPD_TEST_URL"):
         yield Target(url, os.environ.get("STEPD_TEST_KEY"), os.environ.get("STEPD_TEST_OTHER_KEY"))
         return
     key, other = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     file = tmp_path_factory.mktemp("protocol") / "stepd.db"
-    with (
-        database_url(os.environ.get("STEPD_TEST_STORE") or "sqlite") as database,
-        running(file, env={"STEPD_ADMIN_KEYS": f"tester={key},other={other}"}, database=database) as daemon,
-    ):
-        yield Target(daemon.url, key, other)
-
-
-@contextmanager
-def database_url(store: str) -> Iterator[str | None]:
-    """A database on this store; none for a file."""
-    if store == "sqlite":
-        yield None
+    env = {"STEPD_ADMIN_KEYS": f"tester={key},other={other}"}
+    if (getattr(request, "param", None) or STORE or "sqlite") == "sqlite":
+        with running(file, env=env) as daemon:
+            yield Target(daemon.url, key, other)
         return
-    from tests.support import postgres
-
-    with postgres.database() as database:
-        yield database.daemon_url
+    env["STEPD_ALLOW_OWNER_ROLE"] = str(postgres.own_server() is not None)
+    with postgres.database() as database, running(file, env=env, database=database.daemon_url) as daemon:
+        yield Target(daemon.url, key, other)
 
 
 @pytest.fixture(scope="session")

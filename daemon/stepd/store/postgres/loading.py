@@ -71,9 +71,10 @@ async def lock(
     session: Session, held: Held, execution_ids: Sequence[str], attempt_ids: Sequence[str], clock: bool
 ) -> int | None:
     """Locks the executions, and reads the attempts; the server's time once all are locked, if ``clock``."""
-    for values in await session.fetch(LOCK, execution_ids, attempt_ids):
-        row = EXECUTIONS.read(values)
-        held.executions.setdefault(row.id, row)
+    if execution_ids or attempt_ids:
+        for values in await session.fetch(LOCK, execution_ids, attempt_ids):
+            row = EXECUTIONS.read(values)
+            held.executions.setdefault(row.id, row)
     for id_ in execution_ids:
         held.executions.setdefault(id_, None)
     if not attempt_ids:

@@ -49,6 +49,8 @@ class Operating:
         self._clock = clock
         self._now = 0
         self._pending = Pending()
+        self._for_start: dict[tuple[str, str | None], Compiled | None] = {}
+        """What new executions get: the same for all of this transaction."""
 
     @property
     def ready(self) -> bool:
@@ -59,7 +61,7 @@ class Operating:
         self.news.ready = ready
 
     def now(self) -> int:
-        return self._now if self._clock is None else self._clock.now()
+        return max(self._now, self.queue.seen_at) if self._clock is None else self._clock.now()
 
     async def lock(self, execution_ids: Sequence[str], attempt_ids: Sequence[str] = ()) -> None:
         """Locks executions, by their ids or those of attempts, and then reads the clock."""
@@ -105,7 +107,10 @@ class Operating:
         return await definitions.find(self._definitions, self.session, workflow, version)
 
     async def definition_for_start(self, workflow: str, version: str | None) -> Compiled | None:
-        return await definitions.for_start(self._definitions, self.session, workflow, version)
+        key = (workflow, version)
+        if key not in self._for_start:
+            self._for_start[key] = await definitions.for_start(self._definitions, self.session, workflow, version)
+        return self._for_start[key]
 
     async def occupant(self, exclusive_key: str) -> tuple[str, str] | None:
         await self.flush()

@@ -16,6 +16,7 @@ from stepd.store.base import Request
 from stepd.store.dealing import Desk, Order, order_of
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
+from stepd.store.postgres.loading import MS
 from stepd.store.postgres.tables import EXECUTIONS, STEPS, columns, unnested
 
 QueueKey: TypeAlias = tuple[str, str | None, str | None, str | None]
@@ -29,7 +30,7 @@ def _found_by(*conditions: str) -> str:
     """One look into many queues: each by its index, to its own depth."""
     where = " and ".join(("s.workflow = k.workflow", "s.version = k.version", *conditions))
     return (
-        "select w.number, f.* "
+        f"select w.number, {MS}, f.* "
         f"from {unnested('bigint[]', 'text[]', 'text[]', 'text[]', 'text[]', 'bigint[]')} "
         "as w (number, workflow, version, tenant, step, depth) "
         "join versions k on k.workflow = w.workflow and (w.version is null or w.version = k.version) "
@@ -74,6 +75,8 @@ class Queue:
         self._order: list[tuple[Order, str, int, int]] = []
         self._known: set[tuple[str, int, int]] = set()
         self._depths: dict[QueueKey, int] = {}
+        self.seen_at = 0
+        """The server's clock once the last of them was locked, ms."""
         self._horizons: dict[QueueKey, Order | None] = {}
         """Up to where a queue is known; None where it is known to its end."""
 
@@ -128,7 +131,9 @@ class Queue:
     async def _find(self, statement: str, keys: list[QueueKey], wanted: Counter[QueueKey]) -> None:
         depths = [wanted[key] for key in keys]
         found: list[dict[str, list[Order]]] = [{} for _ in keys]
-        for number, *values in await self._session.fetch(statement, list(range(len(keys))), *columns(keys), depths):
+        parameters = [list(range(len(keys))), *columns(keys), depths]
+        for number, at, *values in await self._session.fetch(statement, *parameters):
+            self.seen_at = at
             step = STEPS.read(values[: len(STEPS.columns)])
             execution = EXECUTIONS.read(values[len(STEPS.columns) :])
             self._held.executions.setdefault(execution.id, execution)
