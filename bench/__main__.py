@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 from uuid import uuid4
 
-from bench import measures
+from bench import measures, standing
 from bench.fill import fill
 from bench.processes import Served, daemon, floor
 
@@ -82,6 +82,7 @@ async def run(plan: Plan) -> list[Row]:
             if plan.soak_minutes:
                 rows.append(await _soak(served, folder, plan))
         rows.append(await _idle(folder, plan))
+    rows += await _standing(plan)
     if plan.ended:
         rows.append(await _with_ended(plan))
     return rows
@@ -147,6 +148,27 @@ async def _idle(folder: Path, plan: Plan) -> Row:
         cpu, memory = await measures.idle(served, "/v1/leases/claim", claim, polls, seconds)
     figure = f"{cpu * 100:.2f} % of a core, {memory / 1000:.1f} KB a poll"
     return Row(f"{polls:,} idle long polls", figure, f"{bare_cpu * 100:.2f} %, {bare_memory / 1000:.1f} KB")
+
+
+async def _standing(plan: Plan) -> list[Row]:
+    """Executions that sleep or wait, in a file of their own."""
+    count, runs = int(10_000 * plan.scale), max(30, int(200 * plan.scale))
+    with tempfile.TemporaryDirectory(prefix="stepd-bench-") as name, daemon(Path(name)) as served:
+        stand = await standing.standing(served, count, runs, Path(name))
+        up = await standing.woken(served, count)
+    many = f"{count:,} sleeping and {count:,} waiting executions"
+    return [
+        Row(f"{many}, idle", f"{stand.cpu * 100:.2f} % of a core, {stand.bytes_each / 1000:.1f} KB each"),
+        Row(f"start to done beside {many} (floor: without)", _spread(stand.beside), _spread(stand.quiet)),
+        Row(f"an event to its own of {count:,} that wait for its name", _spread(stand.events)),
+        Row(
+            f"{count:,} sleeps that end at once", f"all over in {up.over:.1f} s; claims meanwhile {_spread(up.claims)}"
+        ),
+    ]
+
+
+def _spread(times: list[float]) -> str:
+    return f"p50 {times[len(times) // 2] * 1000:.1f} ms, p99 {times[int(len(times) * 0.99)] * 1000:.1f} ms"
 
 
 async def _with_ended(plan: Plan) -> Row:
