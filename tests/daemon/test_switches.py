@@ -152,7 +152,7 @@ def test_without_loops_the_worker_calls_work(idle: Daemon) -> None:
 def test_without_loops_nothing_is_acted_upon_until_a_daemon_with_loops_comes(idle: Daemon) -> None:
     http = Http(idle.url)
     short = {"max_attempts": 3, "initial_seconds": 0.1, "max_seconds": 0.1}
-    lapsed, held = make_flow(http, read(**brief(0.1, 0.1))).begin()
+    lapsed, held = make_flow(http, read(**brief(1, 0.1))).begin()
     retried, failing = make_flow(http, read(retry=short)).begin()
     over = make_flow(http, read(), timeout_seconds=0.3).start()
     removed = make_flow(http, read(), retention_seconds=1)
@@ -174,7 +174,7 @@ def test_without_loops_nothing_is_acted_upon_until_a_daemon_with_loops_comes(idl
 
 
 def test_without_loops_an_outcome_after_the_lapse_still_counts(idle: Daemon) -> None:
-    run, lease = make_flow(Http(idle.url), read(**brief(0.1, 0.1))).begin()
+    run, lease = make_flow(Http(idle.url), read(**brief(0.5, 0.1))).begin()
     lease.begin()
     moment(1)
     lease.complete({}).expect(200)

@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.support.client import Http
 from tests.support.wait import moment
@@ -21,6 +23,7 @@ class Daemon:
     """One `stepd serve` at a time on a fixed port and database; it can be started again after it ended.
 
     The database is the SQLite file, unless the URL of another one is given; its log stands beside the file in any case.
+    A file that isn't there yet gets its schema by a copy: bringing that up costs as much as all the rest of a start.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Daemon:
 
     def launch(self) -> "Daemon":
         """Starts the process and doesn't wait for anything."""
+        if self._process is None and self.database == f"sqlite:///{self.file}" and not self.file.exists():
+            self.file.write_bytes(_empty_database())
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
@@ -123,6 +128,16 @@ class Daemon:
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the daemon was never started"
         return self._process
+
+
+@cache
+def _empty_database() -> bytes:
+    """A file as `stepd migrate` makes it, with the newest schema and nothing in it."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "empty.db"
+        command = (STEPD, "migrate", "--database", f"sqlite:///{file}")
+        subprocess.run(command, check=True, capture_output=True, env=clean_environment(), timeout=START_SECONDS)
+        return file.read_bytes()
 
 
 @contextmanager
