@@ -192,7 +192,7 @@ def test_a_signal_is_sent_with_its_payload_and_a_key(peer: Peer, stepd: Program)
 def test_an_event_says_how_many_it_reached(peer: Peer, stepd: Program) -> None:
     peer.script("events", Reply(202, {"delivered": 1}), Reply(202, {"delivered": 2}), Reply(202, {"delivered": 0}))
     assert stepd("publish", "paid", "order 17", "--payload", "5").expect(0).out == "delivered to 1 execution\n"
-    assert stepd("publish", "paid", "order 17").expect(0).out == "delivered to 2 executions\n"
+    assert stepd("publish", "paid", "--correlation", "order 17").expect(0).out == "delivered to 2 executions\n"
     assert json.loads(stepd("publish", "paid", "order 17", "--json").expect(0).out) == {"delivered": 0}
     assert peer.calls[0].body == {"name": "paid", "correlation": "order 17", "payload": 5}
 

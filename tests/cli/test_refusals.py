@@ -24,6 +24,8 @@ from tests.support.daemon import free_port
         (["start", "jobs", "--input", "\x1b[31m"], r"\x1b[31m is no JSON"),
         (["start", "jobs", "--input", "-"], "Standard input is no JSON"),
         (["start", "jobs", "--state", "[1]"], "must be an object"),
+        (["publish", "paid"], "name one correlation"),
+        (["publish", "paid", "order 17", "--correlation", "order 18"], "name one correlation"),
         (["start", "jobs", "--label", "a=1", "--label", "a=2"], "'a' is given twice"),
         (["ls", "--url", "localhost:7117"], "must look like http://127.0.0.1:7117"),
     ],

@@ -101,7 +101,8 @@ class Runner:
                 client.signal(execution, name, payload)
                 return "sent"
             case "publish", [name]:
-                return f"delivered to {client.publish(name, options['correlation'], payload)['delivered']}"
+                count = client.publish(name, options["correlation"], payload)["delivered"]
+                return f"delivered to {count} execution{'' if count == 1 else 's'}"
             case "simulate", [workflow]:
                 return self._simulate(workflow, options)
             case "watch", [execution]:

@@ -50,9 +50,11 @@ def signal(
 
 def publish(
     name: Name,
-    correlation: Annotated[
-        str, typer.Argument(metavar="CORRELATION", help="What it is about, as executions have it.", show_default=False)
-    ],
+    about: Annotated[
+        str | None,
+        typer.Argument(metavar="CORRELATION", help="What it is about, as executions have it.", show_default=False),
+    ] = None,
+    correlation: Annotated[str | None, typer.Option(help="The same, as an option.", show_default=False)] = None,
     payload: Payload = None,
     idempotency_key: IdempotencyKey = None,
     json: AsJson = False,
@@ -64,11 +66,13 @@ def publish(
     Those get it that are open and can take it, also where their wait is not armed yet. Prints how many took it or keep
     it.
     """
+    if (about is None) == (correlation is None):
+        raise typer.BadParameter("name one correlation, as an argument or by --correlation")
     given = read_json(payload, "--payload")
     from stepd.cli.contact import daemon
     from stepd.cli.printing import print_json, say
 
     with daemon(url, key, as_json=json) as client:
-        answer = client.publish(name, correlation, given, idempotency_key=idempotency_key)
+        answer = client.publish(name, about or correlation or "", given, idempotency_key=idempotency_key)
     count = answer["delivered"]
     print_json(answer) if json else say(f"delivered to {count} execution{'' if count == 1 else 's'}")
