@@ -12,7 +12,7 @@ import pytest
 from tests.support import postgres
 from tests.support.client import Http
 from tests.support.daemon import running
-from tests.support.definitions import read
+from tests.support.definitions import cel, read
 from tests.support.flow import Flow, Lease, Run, claim, make_flow
 from tests.support.keys import make_key
 from tests.support.stream import Stream
@@ -54,6 +54,23 @@ def test_a_step_made_ready_by_one_daemon_is_claimed_through_the_other(two: tuple
     times = [parked(b, work) for _ in range(9)]
     assert median(times) < WITHIN_SECONDS, times
     assert max(times) < 0.4, "that is by the look twice a second"
+
+
+def test_children_are_begun_once_and_heard_of_whichever_daemon_carries(two: tuple[Http, Http]) -> None:
+    a, b = two
+    child = make_flow(a, read(), output=cel("steps.work.output"))
+    sub = {"id": "sub", "kind": "workflow", "workflow": child.name, "repeat": {"until": "index == 2", "max": 3}}
+    parent = make_flow(b, sub, output=cel("steps.sub.output"))
+    runs = [parent.start() for _ in range(4)]
+    for number in range(12):
+        daemon = (a, b)[number % 2]
+        answer = claim(daemon, {"serves": [{"workflow": child.name}], "wait_seconds": 5}).expect(200)
+        (lease,) = answer["leases"]
+        Lease(daemon, lease).complete(number).expect(200)
+    for run in runs:
+        run.until("completed")
+        assert [event["index"] for event in run.events() if event["type"] == "child.started"] == [0, 1, 2]
+    assert len(child.list()["items"]) == 12
 
 
 def test_a_view_that_waits_hears_of_the_end(two: tuple[Http, Http]) -> None:
@@ -123,3 +140,14 @@ def test_a_lease_is_shared_by_no_two_daemons(two: tuple[Http, Http]) -> None:
 def test_both_daemons_say_that_they_are_one_service(two: tuple[Http, Http]) -> None:
     a, b = two
     assert a.get("/v1/service").expect(200)["id"] == b.get("/v1/service").expect(200)["id"]
+
+
+def test_of_exclusive_starts_through_two_daemons_at_once_one_is_accepted(two: tuple[Http, Http]) -> None:
+    name = make_flow(two[0], read(), exclusive=True).name
+    start = {"workflow": name, "correlation": "one"}
+    answers = [beside(partial(daemon.post, "/v1/executions", start)) for daemon in two * 10]
+    statuses = sorted(answer.result(20).status for answer in answers)
+    assert statuses == [202, *[409] * 19]
+    (one,) = two[1].get("/v1/executions", query={"workflow": name}).expect(200)["items"]
+    Run(two[1], one["id"], answers[0].result()).cancel().expect(202)
+    two[0].post("/v1/executions", start).expect(202)

@@ -9,7 +9,7 @@ import pytest
 from stepd.engine.commands import Actor, Cancel, Conflict, InvalidInput
 from stepd.store.base import Begin, Started
 from stepd.store.keeping import KeyConflict, Replayed
-from tests.store.shop import NOON, Shop, remember, start, step
+from tests.store.shop import NOON, Shop, complete, remember, start, step
 
 
 async def test_a_start_is_kept_with_its_payloads_steps_events_and_audit_row(shop: Shop) -> None:
@@ -123,3 +123,15 @@ async def test_an_execution_whose_steps_are_all_skipped_ends_in_its_start(shop: 
     assert answer.rows.execution.status == "completed"
     assert await shop.view(answer.rows.execution.id) == answer.rows
     assert answer.rows.payloads["output"] == b'{"n":1}'
+
+
+async def test_the_transaction_that_ends_an_exclusive_execution_frees_its_place(shop: Shop) -> None:
+    await shop.register(exclusive=True)
+    await shop.start(correlation="c")
+    granted = await shop.claim_one()
+    before, ended, after = await shop.store.submit(
+        Begin(start(correlation="c"), None), complete(granted), Begin(start(correlation="c"), None)
+    )
+    assert (before.code, before.execution_id) == ("occupied", granted.execution.id)
+    assert ended.execution_status == "completed"
+    assert isinstance(after, Started)
