@@ -145,3 +145,19 @@ def test_what_needs_nothing_is_not_asked_about(real: Program, http: Http) -> Non
     run = make_flow(http, read()).start()
     result = real("resolve", run.id).expect(65)
     assert "the execution is queued; there is nothing to resolve" in result.err
+
+
+def test_of_a_step_with_items_those_are_asked_about_that_are_uncertain(real: Program, http: Http) -> None:
+    flow = make_flow(http, write("charge", foreach="[1, 2, 3]"), read("next"))
+    run = flow.start()
+    leases = {int(lease.data["index"]): lease.begin() for lease in flow.claim(max=3, wait_seconds=5)}
+    leases[0].complete().expect(200)
+    leases[2].complete().expect(200)
+    leases[1].fail("fatal").expect(200)
+    assert run.view()["status"] == "reconciliation_required"
+    result = real("resolve", run.id, input='r\ns\n"made"\nx\ny\ny\n').expect(0)
+    assert f"idempotency key: {run.id}:charge[1]" in result.out
+    assert "writes that stand: charge[0], charge[2]" in result.out
+    assert "charge[0] is uncertain" not in result.out
+    assert run.statuses()["charge"] == "succeeded"
+    assert run.view(include="payloads")["steps"][0]["output"] == [None, "made", None]

@@ -243,14 +243,15 @@ def test_of_a_step_that_failed_the_items_that_succeeded_are_undone() -> None:
     assert (world.execution.status, world.status("book")) == ("failed", "failed")
 
 
-def test_an_item_that_cannot_be_undone_is_told_and_the_others_are_undone() -> None:
+@pytest.mark.parametrize("index", [2, -1])
+def test_an_item_that_cannot_be_undone_is_told_and_the_others_are_undone(index: int) -> None:
     world = items()
     for _ in range(3):
         world.complete(leased(world, "book"), 1)
     world.fail(leased(world, "confirm"), "fatal")
     world.fail(leased(world, "undo"), "fatal", "unknown")
     assert (world.status("undo"), world.execution.status) == ("uncertain", "reconciliation_required")
-    assert world.resume_with(result("undo", "succeeded", index=2)).status == "failing"
+    assert world.resume_with(result("undo", "succeeded", index=index)).status == "failing"
     assert undone(world) == [1, 0]
     assert world.execution.status == "failed"
 

@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from stepd_protocol.names import ENDED_STATUSES
 from stepd_worker.both_worlds import call, stream
@@ -113,6 +114,22 @@ class Client(OperatorCalls):
         if view["status"] != "completed":
             raise ExecutionNotCompleted(view)
         return view["output"]
+
+    @call
+    async def items(
+        self,
+        execution_id: str,
+        step: str,
+        *,
+        include: Strings = (),
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Json:
+        """One page of the items or rounds of a step, `{"items", "next"}`, by their index, each as a step of a view."""
+        path = execution_path(execution_id, f"/steps/{quote(step, safe='')}/items")
+        return await self._ask(
+            "GET", path, query={"include": ",".join(include) or None, "limit": limit, "cursor": cursor}
+        )
 
     @stream
     async def events(self, execution_id: str, *, after: int = 0, live: bool = False) -> AsyncGenerator[Json, None]:

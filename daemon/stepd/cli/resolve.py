@@ -9,6 +9,8 @@ from stepd.cli.options import AsJson, ExecutionId, Key, Url, read_json, read_obj
 
 VERIFICATIONS: Final = ("absent_verified", "compensated_verified", "accepted")
 NEEDS_IT: Final = "reconciliation_required"
+ITEMS: Final = 50
+"""On one page; each comes with its attempts and payloads."""
 
 Reference: TypeAlias = Annotated[
     str | None, typer.Option(help="Where the proof is, like a case number. No secrets.", show_default=False)
@@ -146,7 +148,21 @@ def _view(client: Any, id: str) -> dict[str, Any]:
     if view["status"] != NEEDS_IT:
         typer.echo(f"stepd: the execution is {view['status']}; there is nothing to resolve.", err=True)
         raise Ended(REFUSED)
-    return view
+    steps = [one for step in view["steps"] for one in _each(client, id, step)]
+    return {**view, "steps": steps}
+
+
+def _each(client: Any, id: str, step: dict[str, Any]) -> list[dict[str, Any]]:
+    """The step, or in its place the items or rounds of it that are uncertain."""
+    if not step.get("items", {}).get("uncertain"):
+        return [step]
+    found: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next": None}
+    while True:
+        page = client.items(id, step["id"], include=["attempts", "payloads"], limit=ITEMS, cursor=page["next"])
+        found += [item for item in page["items"] if item["status"] == "uncertain"]
+        if page["next"] is None:
+            return found
 
 
 def _say(answer: dict[str, Any], *, as_json: bool) -> None:

@@ -113,16 +113,22 @@ class Judgement:
         ordinal = self._work.definition.by_id.get(result.step)
         if ordinal is None:
             return Wrong("/step", f"there is no step {result.step}")
-        row = self._rows.get((ordinal, result.index))
+        row = self._rows.get((ordinal, result.index)) or self._undoing(ordinal, result.index)
         if row is not None and follows_items(row):
             return Wrong("/index", f"step {result.step} has items: name each by its index")
         if row is None:
             what = f"step {result.step}" if result.index == NO_INDEX else f"item {result.index} of step {result.step}"
             return Wrong("/step", f"{what} was never begun: only what failed or became uncertain is told")
-        if (ordinal, result.index) in self._seen:
+        if (ordinal, row.index) in self._seen:
             return Wrong("/step", f"step {result.step} is told twice")
-        self._seen.add((ordinal, result.index))
+        self._seen.add((ordinal, row.index))
         return row
+
+    def _undoing(self, ordinal: int, index: int) -> Step | None:
+        """What undoes items stands once in a view, and undoes one at a time: without an index, that one is meant."""
+        if index != NO_INDEX or not is_compensation(self._work, ordinal):
+            return None
+        return next((row for key, row in self._rows.items() if key[0] == ordinal and row.status in TOLD), None)
 
     def _same(self, row: Step, result: Result) -> Wrong | None:
         """A step that succeeded may be named again with what it has."""
