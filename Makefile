@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo serve test check bench fuzz openapi docs constraints clean
+.PHONY: help setup demo serve test soak check bench fuzz openapi docs constraints clean
 
 help: ## list the targets
 	@echo "Usage: make TARGET"
@@ -49,6 +49,9 @@ test: setup ## run all tests, a file at a time on two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile; code=$$?; [ $$code -ne 1 ] && exit $$code; \
 	  echo "What failed beside another process is run once more, alone: each of these names is a fault to be found."; \
 	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+soak: setup ## run the long forms of the tests: long lives, many kills, big numbers
+	$(BIN)/python -m pytest -m soak --timeout 1800
 
 check: setup ## lint, format, types, import contracts, style, generated files
 	$(BIN)/ruff check .
