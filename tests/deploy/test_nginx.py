@@ -21,9 +21,13 @@ from tests.support.postgres import cluster_database
 from tests.support.stream import Stream
 from tests.support.wait import beside, eventually
 
-pytestmark = pytest.mark.skipif(program() is None, reason="no nginx here, and no Debian that could bring it")
-
 CLAIM = "/v1/leases/claim"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nginx() -> None:
+    if program() is None:
+        pytest.skip("no nginx here, and no Debian that could bring it")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -108,20 +109,21 @@ def _unpack() -> None:
     apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")
     if apt is None or dpkg is None:
         return
-    fetched = KEPT.with_name("nginx-package")
-    fetched.mkdir(exist_ok=True)
+    # Of its own, because two processes of the tests may come here at the same time.
+    fetched = Path(tempfile.mkdtemp(prefix="nginx-", dir=KEPT.parent))
     try:
-        subprocess.run(
-            [apt, "download", "nginx"], cwd=fetched, check=True, capture_output=True, timeout=DOWNLOAD_SECONDS
-        )
+        _do([apt, "download", "nginx"], fetched)
         (package,) = fetched.glob("nginx_*.deb")
-        partly = KEPT.with_name(f"nginx-{os.getpid()}")
-        subprocess.run([dpkg, "-x", package, partly], check=True, capture_output=True, timeout=DOWNLOAD_SECONDS)
-        partly.rename(KEPT)
+        _do([dpkg, "-x", str(package), "unpacked"], fetched)
+        (fetched / "unpacked").rename(KEPT)
     except (subprocess.SubprocessError, OSError, ValueError):
         pass
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
+
+
+def _do(command: list[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=DOWNLOAD_SECONDS)
 
 
 def _runs(command: Path) -> bool:
