@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 from uuid import uuid4
 
-from bench import measures, standing
+from bench import items, measures, standing
 from bench.fill import fill
 from bench.processes import Served, daemon, floor
 
@@ -78,6 +78,8 @@ async def run(plan: Plan) -> list[Row]:
             rows.append(await _starts(bare, served, plan))
             rows.append(await _heartbeats(bare, served))
             rows.append(await _latency(served, folder, plan))
+            rows.append(await _fan_out(bare, served, folder, plan))
+            rows.append(await _rounds(served, folder, plan))
             rows.append(Row("memory of the daemon after that", f"{served.memory_bytes() / 1e6:,.0f} MB"))
             if plan.soak_minutes:
                 rows.append(await _soak(served, folder, plan))
@@ -128,6 +130,28 @@ async def _latency(served: Served, folder: Path, plan: Plan) -> Row:
     times = await measures.latencies(served, max(30, int(300 * plan.scale)), folder)
     p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
     return Row("start to done, one at a time", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+
+
+async def _fan_out(bare: Served, served: Served, folder: Path, plan: Plan) -> Row:
+    count = int(10_000 * plan.scale)
+    found: list[items.FanOut] = []
+
+    async def once() -> float:
+        found.append(await items.fan_out(served, count, 32, folder))
+        return found[-1].items_per_second
+
+    rate, floor_rate = await _beside(bare, 32, once)
+    figure = f"{rate:,.0f} items/s; the last tenth took {found[-1].slowdown:.2f} times what the first took"
+    return Row(
+        f"one execution over {count:,} no-op items", figure, f"{floor_rate:,.0f} requests/s", f"{rate / floor_rate:.2f}"
+    )
+
+
+async def _rounds(served: Served, folder: Path, plan: Plan) -> Row:
+    count = int(1000 * plan.scale)
+    rounds, steps = await items.rounds_per_second(served, count, folder)
+    what = f"{count:,} rounds of a no-op step (floor: {count // 2:,} steps one after the other)"
+    return Row(what, f"{rounds:,.0f} rounds/s", f"{steps:,.0f} steps/s", f"{rounds / steps:.2f}")
 
 
 async def _soak(served: Served, folder: Path, plan: Plan) -> Row:

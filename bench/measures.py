@@ -55,12 +55,12 @@ async def drain(served: Served, steps: int, concurrency: int, executions: int, f
         marker = str(uuid4())
         body = msgspec.json.encode({"workflow": f"noop-{steps}", "input": INPUT, "correlation": marker})
         ids = await _start(client, served.url, body, executions)
-        with worker(served.url, steps, concurrency, folder):
+        with worker(served.url, f"noop-{steps}", concurrency, folder):
             for execution in ids[-50:]:
                 await view(client, served.url, execution)
             rows = await _all_ended(client, served.url, marker, executions)
-    first = min(_seconds(row["started_at"]) for row in rows)
-    last = max(_seconds(row["ended_at"]) for row in rows)
+    first = min(seconds_of(row["started_at"]) for row in rows)
+    last = max(seconds_of(row["ended_at"]) for row in rows)
     return executions / (last - first)
 
 
@@ -90,7 +90,7 @@ async def latencies(served: Served, count: int, folder: Path) -> list[float]:
     found = []
     async with session() as client:
         await register(client, served.url, 1)
-        with worker(served.url, 1, 8, folder):
+        with worker(served.url, "noop-1", 8, folder):
             for number in range(count + 20):
                 began = time.perf_counter()
                 execution = (await _start(client, served.url, START, 1))[0]
@@ -141,7 +141,7 @@ async def _park(url: str, path: str, body: bytes) -> asyncio.StreamWriter:
 
 async def register(client: aiohttp.ClientSession, url: str, steps: int) -> None:
     """Registers the benchmark's workflow."""
-    async with client.put(f"{url}/v1/workflows/noop-{steps}", json=workflow(steps).definition()) as answer:
+    async with client.put(f"{url}/v1/workflows/noop-{steps}", json=workflow(f"noop-{steps}").definition()) as answer:
         assert answer.status in (200, 201), await answer.text()
 
 
@@ -200,5 +200,6 @@ async def _list(client: aiohttp.ClientSession, url: str) -> list[dict[str, Any]]
     return rows
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """A time as seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -91,7 +91,7 @@ async def run(place: Place, scale: float, rounds: int) -> list[Row]:
             with daemon(folder, place.url) as second:
 
                 async def both() -> float:
-                    with worker(second.url, 5, 16, folder):
+                    with worker(second.url, "noop-5", 16, folder):
                         return await measures.drain(first, 5, 16, int(600 * scale), folder)
 
                 rows.append(await _throughput(place, "two daemons, a worker each", 5, 32, both, rounds))

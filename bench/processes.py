@@ -64,9 +64,9 @@ def floor(folder: Path) -> Iterator[Served]:
 
 
 @contextmanager
-def worker(url: str, steps: int, concurrency: int, folder: Path) -> Iterator[None]:
-    """One worker process of the SDK that serves the benchmark's workflows."""
-    arguments = [sys.executable, "-m", "bench.worker", url, str(steps), str(concurrency)]
+def worker(url: str, workflow: str, concurrency: int, folder: Path) -> Iterator[None]:
+    """One worker process of the SDK that serves one of the benchmark's workflows."""
+    arguments = [sys.executable, "-m", "bench.worker", url, workflow, str(concurrency)]
     with (folder / "worker.log").open("ab") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log)
     try:

@@ -5,25 +5,40 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from stepd_worker import Client, Worker, Workflow
+from stepd_worker import Client, Repeat, Worker, Workflow
 
 
-def workflow(steps: int) -> Workflow:
-    """``noop-<steps>``: that many sequential steps whose bodies return a small output at once."""
-    made = Workflow(f"noop-{steps}")
+def workflow(name: str) -> Workflow:
+    """A workflow whose bodies return a small output at once: ``noop-<steps>``, ``fan-out`` or ``rounds``."""
+    made = Workflow(name)
+    match name.partition("-"):
+        case "noop", _, steps:
+            _add_steps(made, int(steps))
+        case "fan", _, _:
+            _add_step(made, "each", foreach="input")
+        case _:
+            _add_step(made, "round", repeat=Repeat(until="index == input", max=10_000))
+    return made
+
+
+def _add_steps(made: Workflow, steps: int) -> None:
     for number in range(steps):
 
         @made.step(id=f"s{number}", effect="read_only")
         async def body(ctx: Any, input: Any) -> dict[str, bool]:
             return {"ok": True}
 
-    return made
+
+def _add_step(made: Workflow, id_: str, **options: Any) -> None:
+    @made.step(id=id_, effect="read_only", **options)
+    async def body(ctx: Any, input: Any) -> dict[str, bool]:
+        return {"ok": True}
 
 
 def main() -> None:
     """Serves one workflow until it is told to stop."""
-    url, steps, concurrency = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    Worker(Client(url), concurrency=concurrency).register(workflow(steps)).serve()
+    url, name, concurrency = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    Worker(Client(url), concurrency=concurrency).register(workflow(name)).serve()
 
 
 if __name__ == "__main__":
