@@ -8,7 +8,6 @@ from tests.cli.answers import event
 
 # The kinds of steps that have these don't run yet; until then their type and data say it.
 WITHOUT_WORDS = {
-    "step.compensating",
     "child.started",
     "child.ended",
 }
@@ -41,6 +40,8 @@ def test_a_type_that_came_later_is_told_with_its_data() -> None:
             "to be tried again in 2.00 s",
         ),
         (event(1, "step.retry_scheduled", "work", data={"next_attempt_at": None}), "to be tried again"),
+        (event(1, "step.queued", "work", data={"items": 12}), "queued, 12 items"),
+        (event(1, "step.cancelled", "work"), "cancelled"),
         (event(1, "step.failed", "work", data={"error": {"class": "fatal", "message": "no"}}), "failed: fatal: no"),
         (event(1, "execution.failing", data={"error": {"class": "fatal"}}), "is failing: fatal"),
         (

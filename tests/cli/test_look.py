@@ -79,6 +79,13 @@ def test_show_prints_what_there_is_to_say(peer: Peer, stepd: Program) -> None:
     assert peer.calls[0].path == f"/v1/executions/{ID}"
 
 
+def test_show_counts_the_items_of_a_step(peer: Peer, stepd: Program) -> None:
+    items = {"pending": 4, "running": 2, "succeeded": 5, "retry_wait": 1}
+    peer.always(ID, Reply(200, view(step("each", "running", items=items))))
+    peer.always("events", page())
+    assert "5 of 12 items, 2 running, 1 retry_wait, 4 pending" in stepd("show", ID).expect(0).out
+
+
 def test_show_names_the_signals_that_nobody_took(peer: Peer, stepd: Program) -> None:
     left = [{"name": "go", "at": "2026-11-30T12:00:00.000Z", "payload": 1}, {"name": "paid", "at": "…"}]
     peer.always(ID, Reply(200, view(step(), status="cancelled", signals_not_taken=left)))

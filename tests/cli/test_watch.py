@@ -102,6 +102,13 @@ def test_what_went_wrong_stands_at_the_end(peer: Peer, stepd: Program) -> None:
     ]
 
 
+def test_many_items_whose_write_stands_are_told_by_their_number(peer: Peer, stepd: Program) -> None:
+    writes = [{"step": step, "index": index} for step, count in (("many", 6), ("few", 2)) for index in range(count)]
+    last = ended("reconciliation_required", step("pay", "failed"), standing_writes=writes)
+    show_run(peer, last, event(25, "execution.reconciliation_required"))
+    assert stepd("watch", ID).expect(3).lines[-1] == "writes that stand  many (6 items), few[0], few[1]"
+
+
 def test_an_execution_that_is_not_there_ends_with_66(peer: Peer, stepd: Program) -> None:
     assert "test: not_found" in stepd("watch", "nobody").expect(66).err
 

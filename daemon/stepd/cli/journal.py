@@ -112,6 +112,11 @@ def _about(text: str, field: str) -> Callable[[Event, _Data], str]:
     return lambda event, data: f"{text}: {data[field]}" if data.get(field) else text
 
 
+def _of_items(text: str) -> Callable[[Event, _Data], str]:
+    """The text, and behind it of how many items the event speaks."""
+    return lambda event, data: f"{text}, {data['items']} items" if data.get("items") else text
+
+
 def _armed(event: Event, data: _Data) -> str:
     if data.get("event"):
         return f"waits for a signal: {data['event']}"
@@ -152,15 +157,15 @@ _PHRASES: Final[Mapping[str, Callable[[Event, _Data], str]]] = {
     "execution.reconciliation_required": _reconciliation,
     "execution.resolved": _just("resolved by an operator"),
     "execution.recovered": _just("found by a daemon that started"),
-    "step.queued": _just("queued"),
+    "step.queued": _of_items("queued"),
     "step.skipped": _with_why("skipped"),
     "step.succeeded": _just("succeeded"),
     "step.failed": _with_why("failed"),
     "step.caught": _with_why("failed, and caught"),
     "step.retry_scheduled": _retry,
     "step.uncertain": _with_why("uncertain: nobody can know whether the write happened"),
-    "step.held": _just("held"),
-    "step.cancelled": _just("cancelled"),
+    "step.held": _of_items("held"),
+    "step.cancelled": _of_items("cancelled"),
     "step.compensating": _about("is being undone by", "compensation"),
     "signal.received": _about("signal received", "name"),
     "wait.armed": _armed,

@@ -1,6 +1,6 @@
 """Owns how executions read in lines and columns: the headline, a row in a list, the parts of a view."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.text import Text
@@ -11,6 +11,8 @@ from stepd.cli.shown import cut, duration_text, json_for_people, seconds_between
 
 EXECUTION_HEAD: Final = ("id", "workflow", "version", "status", "created", "elapsed", "")
 NOTE_LENGTH: Final = 160
+NAMED_MAX: Final = 5
+"""Items of one step that are named each."""
 PAYLOAD_LENGTH: Final = 2_000
 SHORT_PAYLOAD_LENGTH: Final = 240
 
@@ -60,7 +62,7 @@ def detail_rows(view: _Json) -> Iterator[tuple[str, Cell]]:
     if view["blocked"]:
         yield "blocked", as_text(blocked_text(view["blocked"]), "yellow")
     if view["standing_writes"] and view["status"] != "completed":
-        yield "writes that stand", ", ".join(step_name(one["step"], one["index"]) for one in view["standing_writes"])
+        yield "writes that stand", _writes_text(view["standing_writes"])
     if view.get("signals_not_taken"):
         yield "signals not taken", shown(", ".join(one["name"] for one in view["signals_not_taken"]))
     if usage := _usage_text(view["usage"]):
@@ -120,6 +122,20 @@ def _error_text(error: _Json) -> str:
     step = f" (step {shown(error['step'])})" if error.get("step") else ""
     cause = f"; before that {failure_text(error['cause'])}" if error.get("cause") else ""
     return failure_text(error) + step + cause
+
+
+def _writes_text(writes: Sequence[_Json]) -> str:
+    """Steps whose write stands, and items; many items of a step are told by their number."""
+    by_step: dict[str, list[Any]] = {}
+    for one in writes:
+        by_step.setdefault(one["step"], []).append(one["index"])
+    parts = []
+    for step, indexes in by_step.items():
+        if len(indexes) > NAMED_MAX:
+            parts.append(f"{shown(step)} ({len(indexes)} items)")
+        else:
+            parts += [step_name(step, index) for index in indexes]
+    return ", ".join(parts)
 
 
 def _usage_text(usage: _Json) -> str:

@@ -23,6 +23,17 @@ _SIGNS: Final = {
     "running": ("▸", ">"),
     "leased": ("▸", ">"),
 }
+_ITEM_ORDER: Final = (
+    "failed",
+    "uncertain",
+    "running",
+    "leased",
+    "retry_wait",
+    "waiting",
+    "queued",
+    "pending",
+    "cancelled",
+)
 _SETTLED: Final = frozenset({"succeeded", "failed", "skipped", "cancelled", "uncertain"})
 _Json = Mapping[str, Any]
 
@@ -83,8 +94,25 @@ def sign(status: str) -> Text:
     return as_text(pretty if console().encoding.startswith("utf") else plain, STATUS_STYLES.get(status, "dim"))
 
 
+def items_text(counts: Mapping[str, int]) -> str:
+    """How far the items of a step are: `7 of 12 items, 2 running, 3 queued`."""
+    done = counts.get("succeeded", 0)
+    others = [f"{counts[status]} {shown(status)}" for status in sorted(counts, key=_place) if status != "succeeded"]
+    return ", ".join([f"{done} of {sum(counts.values())} items", *others])
+
+
+def _place(status: str) -> int:
+    return _ITEM_ORDER.index(status) if status in _ITEM_ORDER else len(_ITEM_ORDER)
+
+
 def _note(step: _Json, history: StepHistory, now: str) -> str:
-    """What a person wants to know next: why it stands, what went wrong, or who has it."""
+    """How far its items are, and what a person wants to know next."""
+    counts = items_text(step["items"]) if step.get("items") else ""
+    return "; ".join(filter(None, (counts, _what_next(step, history, now))))
+
+
+def _what_next(step: _Json, history: StepHistory, now: str) -> str:
+    """Why it stands, what went wrong, or who has it."""
     if step["blocked"]:
         return blocked_text(step["blocked"])
     failure = failure_text(step["error"]) or history.failure(step)
