@@ -166,4 +166,4 @@ def _untold(world: World) -> list[Step]:
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
