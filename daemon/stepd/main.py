@@ -71,8 +71,8 @@ async def _run(settings: Settings) -> int:
         except BindRefused as refusal:
             raise StartRefused(str(refusal)) from None
         try:
-            await _open(store)
             try:
+                await _open(store, signals)
                 parts = await _start(settings, store, listening, signals)
                 return await _serve(parts, signals)
             except StopAsked:
@@ -83,10 +83,11 @@ async def _run(settings: Settings) -> int:
             listening.socket.close()
 
 
-async def _open(store: Store) -> None:
+async def _open(store: Store, signals: StopSignals) -> None:
+    """Raises StartRefused, StopAsked."""
     try:
-        await store.open()
-    except (StoreRefused, StoreUnavailable) as refusal:
+        await until_available(signals, "opening the database", store.open)
+    except StoreRefused as refusal:
         raise StartRefused(str(refusal)) from refusal
 
 

@@ -73,3 +73,18 @@ def test_one_that_stops_makes_room_at_once(make_daemon: MakeDaemon) -> None:
     assert first.ended(10) == 0
     second = make_daemon().start()
     assert Run(Http(second.url), run.id, run.started).view()["status"] == "failed"
+
+
+def test_one_that_starts_before_its_server_waits_for_it(make_daemon: MakeDaemon) -> None:
+    server = postgres.Cluster()
+    try:
+        postgres.prepare(server)
+        url = postgres.make_in(server, "stepd_later").daemon_url
+        server.stop()
+        daemon = make_daemon(url=url).launch()
+        eventually(lambda: "opening the database: the store is away" in daemon.output(), what="it says so")
+        assert not daemon.has_ended()
+        server.start()
+        eventually(daemon.is_ready, seconds=20, what="it serves")
+    finally:
+        server.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from typing import Final
 
 import asyncpg
@@ -49,6 +51,8 @@ CLASSES: Final[dict[str, tuple[type[StoreUnavailable], str]]] = {
 }
 """Errors that lie outside the daemon, by code and by its first two characters. All others are faults of the daemon."""
 
+NEVER: Final = ("28", "3D", "42")
+"""Classes of errors at a start that will not be over by themselves: who, which database, what he may there."""
 UNIQUE_VIOLATION: Final = "23505"
 
 
@@ -61,14 +65,17 @@ def unavailable(error: BaseException) -> StoreUnavailable | None:
             code = code_of(error)
             found = CODES.get(code) or CLASSES.get(code[:2])
             return None if found is None else found[0](f"{found[1]} ({code})")
-        case asyncpg.DataError():
-            return None  # a value that doesn't fit its column
+        case asyncpg.DataError() | asyncpg.ClientConfigurationError():
+            return None  # a value that doesn't fit its column; a URL that makes no sense
         case TimeoutError():
             return Silent("PostgreSQL does not answer.")
         case asyncpg.InterfaceError() | asyncpg.InternalClientError():
             return Broken("The connection to PostgreSQL was lost.")
+        case ssl.SSLError():
+            return Broken(f"PostgreSQL and the daemon do not agree on TLS ({error.reason}).")
         case OSError():
-            return Broken(f"PostgreSQL can't be reached ({error.strerror or type(error).__name__}).")
+            why = os.strerror(error.errno) if isinstance(error.errno, int) else type(error).__name__
+            return Broken(f"PostgreSQL can't be reached ({why}).")  # its own text has the address
         case _:
             return None
 

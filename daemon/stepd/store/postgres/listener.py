@@ -26,6 +26,7 @@ ALONE_SECONDS: Final = 0.5
 """So long a daemon that starts waits for the place of one that has just ended."""
 TURN_SECONDS: Final = 0.05
 
+PING: Final = "select 1"
 PLACE: Final = "select hashtextextended('stepd ' || current_schema(), 0)"
 """A number for the schema: places are taken by database and number."""
 TAKE_ALONE: Final = "select pg_try_advisory_lock($1)"
@@ -42,6 +43,7 @@ class Listener:
         self._teller = teller
         self._connection: Any = None
         self._task: asyncio.Task[None] | None = None
+        self._asking = asyncio.Lock()
         self._lost = asyncio.Event()
         self._place = 0
         self._has_place = False
@@ -71,12 +73,11 @@ class Listener:
 
     async def admit_others(self) -> None:
         """Shares the place that was had alone. Raises StoreUnavailable."""
-        connection = self._connection
-        if not self.alone or connection is None:
+        if not self.alone:
             return
         try:
-            if await connection.fetchval(TAKE_SHARED, self._place):
-                await connection.fetchval(LEAVE_ALONE, self._place)
+            if await self._ask(TAKE_SHARED, self._place):
+                await self._ask(LEAVE_ALONE, self._place)
         except DRIVER_ERRORS as error:
             told = unavailable(error)
             if told is None:
@@ -118,11 +119,18 @@ class Listener:
         """Returns when the connection is lost; raises what the driver raises where it does not answer."""
         while not self._lost.is_set():
             if not self._has_place:
-                self._has_place = await self._connection.fetchval(TAKE_SHARED, self._place, timeout=PONG_SECONDS)
+                self._has_place = await self._ask(TAKE_SHARED, self._place)
             else:
-                await self._connection.fetchval("select 1", timeout=PONG_SECONDS)
+                await self._ask(PING)
             await self._pause(PING_SECONDS if self._has_place else RENEW_SECONDS)
         raise StoreUnavailable("the connection was closed.")
+
+    async def _ask(self, query: str, *arguments: Any) -> Any:
+        """The answer, one question at a time. Raises what the driver raises, StoreUnavailable without a connection."""
+        async with self._asking:
+            if self._connection is None:
+                raise StoreUnavailable("The connection to PostgreSQL was lost.")
+            return await self._connection.fetchval(query, *arguments, timeout=PONG_SECONDS)
 
     async def _renew(self) -> None:
         while self._connection is None:

@@ -30,7 +30,7 @@ from stepd.store.postgres import definitions, lists, loading, records, removal, 
 from stepd.store.postgres.address import without_secrets
 from stepd.store.postgres.commits import Commits
 from stepd.store.postgres.connections import Pool, Session
-from stepd.store.postgres.errors import DRIVER_ERRORS, unavailable
+from stepd.store.postgres.errors import NEVER, code_of, unavailable
 from stepd.store.postgres.listener import Listener
 from stepd.store.postgres.notices import Teller
 from stepd.store.postgres.roles import check_role
@@ -66,21 +66,27 @@ class PostgresStore:
         return self._listener.alone
 
     async def open(self) -> None:
+        pool = await Pool.open(self._url)
+        sessions = Sessions(pool, self._teller, self._clock)
         try:
-            pool = await Pool.open(self._url)
-            sessions = Sessions(pool, self._teller, self._clock)
-            try:
-                await sessions.read(self._check)
-                await self._listener.start()
-            except BaseException:
-                await self._listener.close()
-                await pool.close()
-                raise
-        except DRIVER_ERRORS as error:
-            shown = without_secrets(self._url)
-            raise StoreRefused(f"The database {shown} can't be opened: {unavailable(error) or error}") from error
+            await sessions.read(self._check)
+            await self._listener.start()
+        except BaseException as error:
+            await self._listener.close()
+            await pool.close()
+            raise self._said(error) from error
         commits = Commits(self._url, self._operations, self._definitions, self._clock, self._teller)
         self._parts = commits, sessions
+
+    def _said(self, error: BaseException) -> BaseException:
+        """Refused where the database will never do as it is; unavailable where it may in a moment."""
+        shown = without_secrets(self._url)
+        if isinstance(error, ValueError):  # what the driver says of a URL
+            return StoreRefused(f"The URL {shown} makes no sense: write it as postgresql://user@host:5432/database.")
+        told = unavailable(error)
+        if told is None or code_of(told.__cause__ or error)[:2] not in NEVER:
+            return told or error
+        return StoreRefused(f"The database {shown} can't be used: {told}")
 
     async def admit_others(self) -> None:
         await self._listener.admit_others()
