@@ -48,7 +48,7 @@ def list_accounts(ctx: Context, night: Night) -> dict[str, Any]:
 )
 def bill(ctx: Context, account: int) -> dict[str, Any]:
     """Bills one account. Each item has a key of its own, so that a bill is made once however often it is tried."""
-    if account % 250 == 249:
+    if account % 100 == 99:
         raise NotApplied(StepFailed("no_address", f"Account {account} has no address"))
     return {"cents": 100 + account % 7}
 

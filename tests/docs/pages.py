@@ -5,16 +5,29 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from typer import Typer
+
+from stepd.cli.app import COMMANDS, app
 from stepd_worker import ApiError, Client, Workflow
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SECONDS = 20.0
+
+
+@cache
+def program() -> Typer:
+    """`stepd`, with all its commands."""
+    for module in COMMANDS:
+        import_module(f"stepd.cli.{module}").register(app)
+    return app
 
 
 @dataclass

@@ -1,16 +1,14 @@
 """docs/definitions.md: every example on it runs, against a real daemon, and comes to what the page says."""
 
 from collections.abc import Iterator
-from importlib import import_module
 
 import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from stepd.cli.app import COMMANDS, app
 from stepd_protocol.definitions import STEP_FIELDS, Definition, Step
 from stepd_worker import Client, Workflow
-from tests.docs.pages import ROOT, Runner, Section, load, sections
+from tests.docs.pages import ROOT, Runner, Section, load, program, sections
 from tests.sdk.served import serving
 from tests.support.daemon import running
 
@@ -52,13 +50,11 @@ def test_the_view_has_what_the_page_says_of_it(client: Client) -> None:
 
 
 def test_the_commands_are_as_the_program_takes_them() -> None:
-    for module in COMMANDS:
-        import_module(f"stepd.cli.{module}").register(app)
-    program = get_command(app)
-    assert isinstance(program, TyperGroup)
+    group = get_command(program())
+    assert isinstance(group, TyperGroup)
     for words in [command.words for section in SECTIONS for command in section.commands]:
-        context = program.make_context("stepd", list(words))
-        name, found, rest = program.resolve_command(context, words)
+        context = group.make_context("stepd", list(words))
+        name, found, rest = group.resolve_command(context, words)
         assert found is not None
         assert found.make_context(name, rest, parent=context).params, words
 

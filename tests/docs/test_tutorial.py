@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.docs.pages import ROOT
+from typer.testing import CliRunner
+
+from stepd.cli.exits import Ended
+from tests.docs.pages import ROOT, program
 from tests.support.client import Http
 from tests.support.daemon import clean_environment, free_port
 from tests.support.wait import eventually
@@ -23,11 +27,15 @@ STAYS = ("stepd serve", "python -m stepd_worker serve")
 
 @dataclass
 class Reader:
-    """Somebody who follows the page in a folder: three terminals, and the variables of the third."""
+    """Somebody who follows the page in a folder: three terminals, and the variable of the third.
+
+    Daemon and worker are processes; the other commands run in this one, by the code that they are made of.
+    """
 
     folder: Path
     environment: dict[str, str]
     terminals: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    id: str = ""
     typed: str = ""
     said: str = ""
 
@@ -37,17 +45,36 @@ class Reader:
         if stays is not None:
             self._start(stays, block)
             return
-        script = f'set -eu; [ ! -f .id ] || id=$(cat .id)\n{block}\nprintf %s "${{id:-}}" > .id'
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert done.returncode == 0, f"{block}\n{done.stdout}{done.stderr}"
-        self.typed, self.said = block, done.stdout
+        self.typed, self.said = block, ""
+        for line in block.splitlines():
+            self.said += self._typed(line)
+
+    def _typed(self, line: str) -> str:
+        """What one line prints: a command, one whose output becomes `id`, or one with another for when it fails."""
+        command, _, otherwise = line.partition(" || ")
+        kept = re.fullmatch(r"id=\$\((.*)\)", command)
+        code, said = self._command(shlex.split((kept[1] if kept else command).replace("$id", self.id)))
+        if kept:
+            self.id = said.strip()
+        if code and otherwise:
+            return said + self._typed(otherwise)
+        assert code == 0, f"{line}\n{said}"
+        return said
+
+    def _command(self, words: list[str]) -> tuple[int, str]:
+        match words:
+            case ["stepd", *arguments]:
+                result = CliRunner().invoke(program(), arguments, env=self.environment)
+                ended = result.exception
+                return ended.code if isinstance(ended, Ended) else result.exit_code, result.output
+            case ["python", "-m", "stepd_worker", *arguments]:
+                done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+                return done.returncode, done.stdout
+            case ["cat", name]:
+                return 0, (self.folder / name).read_text()
+            case ["echo", text]:
+                return 0, text
+        raise AssertionError(f"The page shows a command that its test does not know: {words}")
 
     def check(self, lines: list[str]) -> None:
         """What was said last has these lines. A look is taken again until it has: the worker may be a moment behind."""

@@ -11,6 +11,7 @@ from examples.catalogue.book import FILE_NAME, PUBLISHED_NAME, read_book, write_
 from examples.catalogue.files import Measures, fingerprint, measure, walk
 from examples.catalogue.report import report_lines
 from examples.catalogue.sheets import SheetChanged, read_sheet, write_sheet
+from stepd_worker import Client
 from tests.cli.program import Program
 from tests.examples.conftest import StartWorker
 from tests.support.wait import eventually
@@ -82,7 +83,9 @@ def test_it_catalogues_a_directory_and_then_says_what_changed(
     first = run(stepd, directory, tmp_path / "out", stumble=True)
     assert (first["output"]["files"], first["output"]["since"]) == (4, None)
     assert first["output"]["report"][0] == f"Catalogue of {directory}"
-    assert "attempt 2 running" in stepd("watch", first["id"]).expect(0).out, "the one that stumbles"
+    with Client(stepd.url) as client:
+        attempts = [event["attempt"] for event in client.events(first["id"]) if event["type"] == "attempt.leased"]
+    assert attempts.count(2) == 1, "the part that stumbles"
     published = (tmp_path / "out" / PUBLISHED_NAME).read_text().splitlines()
     assert published == [f"{first['id']}: 4 added, 0 removed, 0 changed; approved by 'ann'"]
     assert first["output"]["published"] == published[0]
@@ -117,12 +120,13 @@ def test_a_directory_that_is_not_there_fails_with_a_class_of_its_own(
 
 def run(stepd: Program, directory: Path, folder: Path, *, publish: bool | None = True, **more: Any) -> dict[str, Any]:
     """The view of an execution that went well; `publish` is what a person says to it, None for nothing."""
-    order = json.dumps({"folder": str(folder), "directory": str(directory)} | more)
-    execution = stepd("start", "catalogue", "--input", order).expect(0).out.strip()
-    if publish is not None:
-        payload = json.dumps({"by": "ann", "publish": publish})
-        stepd("signal", execution, "approval", "--payload", payload).expect(0)
-    view: dict[str, Any] = json.loads(stepd("watch", execution, "--json").expect(0).out)
+    order = {"folder": str(folder), "directory": str(directory)} | more
+    with Client(stepd.url) as client:
+        execution = client.start("catalogue", order)["id"]
+        if publish is not None:
+            client.signal(execution, "approval", {"by": "ann", "publish": publish})
+        view = client.wait(execution, timeout_seconds=30)
+    assert view["status"] == "completed", view["error"]
     return view
 
 

@@ -110,13 +110,16 @@ def test_an_agent_does_what_is_dangerous_only_when_it_may(client: Client, approv
     assert ended(client, started)["output"] == says
 
 
-def test_a_night_has_a_thousand_bills(client: Client) -> None:
-    started = client.start("nightly", {"day": "2026-11-30"}, correlation="2026-11-30")
+@pytest.mark.parametrize("accounts", [200, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_a_night_has_a_bill_for_each_account(client: Client, accounts: int) -> None:
+    night = {"day": "2026-11-30", "accounts": accounts}
+    started = client.start("nightly", night, correlation=f"night-{accounts}")
     with pytest.raises(ApiError, match="occupied"):
-        client.start("nightly", {"day": "2026-11-30"}, correlation="2026-11-30")
+        client.start("nightly", night, correlation=f"night-{accounts}")
     view = ended(client, started)
-    cents = sum(100 + account % 7 for account in range(1_000) if account % 250 != 249)
-    assert view["output"] == {"billed": 996, "failed": 4, "cents": cents}
+    cents = sum(100 + account % 7 for account in range(accounts) if account % 100 != 99)
+    failed = accounts // 100
+    assert view["output"] == {"billed": accounts - failed, "failed": failed, "cents": cents}
     assert view["outcome"] == "look"
     assert view["steps"][1]["status"] == "succeeded"
 
