@@ -9,7 +9,7 @@ from stepd.engine.control import audit
 from stepd.engine.definition import CompiledStep
 from stepd.engine.model import ENDED
 from stepd.engine.model import Signal as SignalRow
-from stepd.engine.waits import WAITING_MARK, armed_first, open_waits, resume, wait_of
+from stepd.engine.waits import armed_first, open_waits, resume, wait_of
 from stepd.engine.work import Work
 from stepd_protocol.limits import SIGNALS_KEPT_MAX
 
@@ -30,9 +30,7 @@ def signal(work: Work, command: Signal) -> Done | Conflict | InvalidInput | TooM
     fitting, faults = _fitting(waits, command.payload)
     if not fitting:
         return InvalidInput(tuple(faults))
-    row = None
-    if execution.status != "paused" and any(work.mark(ordinal) == WAITING_MARK for ordinal in fitting):
-        row = armed_first(work, fitting)
+    row = None if execution.status == "paused" else armed_first(work, fitting)
     if row is None and execution.signals_kept >= SIGNALS_KEPT_MAX:
         return TooMany(execution.signals_kept)
     received = _receive(work, command, fitting)

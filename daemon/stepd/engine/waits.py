@@ -58,7 +58,8 @@ def open_waits(work: Work, event: str) -> Iterator[CompiledStep]:
 
 def armed_first(work: Work, ordinals: list[int]) -> Step | None:
     """Of these waits the one that was armed first, then the earlier in the definition. Raises Missing."""
-    return next((row for row in _armed(work) if row.ordinal in ordinals), None)
+    armed = [ordinal for ordinal in ordinals if work.mark(ordinal) == WAITING_MARK]
+    return next(iter(_in_order(work.some_steps(armed))), None)
 
 
 def resume(work: Work, ordinal: int, signal: Signal) -> None:
@@ -94,7 +95,11 @@ def _armed(work: Work) -> list[Step]:
         for compiled in work.definition.steps
         if compiled.wait is not None and work.mark(compiled.ordinal) == WAITING_MARK
     ]
-    return sorted(work.some_steps(ordinals), key=lambda row: (row.queued_at or 0, row.ordinal))
+    return _in_order(work.some_steps(ordinals))
+
+
+def _in_order(rows: list[Step]) -> list[Step]:
+    return sorted(rows, key=lambda row: (row.queued_at or 0, row.ordinal))
 
 
 def _give_kept(work: Work, rows: list[Step]) -> None:
