@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -109,7 +110,11 @@ def repeated(draw: st.DrawFn) -> dict[str, Any]:
     """Two steps beside each other that run more than once."""
     steps = [{**draw(single(0)), **draw(st.one_of(foreach(), repeat()))} for _ in range(2)]
     steps[1] |= {"id": "s1", "needs": []}
-    return {"steps": steps, "on_failure": "fail"}
+    for step in steps[:]:
+        if step["effect"] != "read_only" and draw(st.booleans()):
+            step["compensate"] = f"undo-{step['id']}"
+            steps.append({**draw(single(0)), "id": step["compensate"]})
+    return {"steps": steps, "on_failure": draw(st.sampled_from(["fail", "reconcile", "compensate"]))}
 
 
 class Life(RuleBasedStateMachine):
@@ -279,4 +284,11 @@ class RepeatedLife(Life):
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
 TestRepeatedLife = RepeatedLife.TestCase
-TestRepeatedLife.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestRepeatedLife.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.soak
+class TestRepeatedLives(RepeatedLife.TestCase):  # type: ignore[misc, valid-type]  # made by hypothesis at run time
+    """Many of them."""
+
+    settings = settings(max_examples=1_000, stateful_step_count=60, deadline=None)

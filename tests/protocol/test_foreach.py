@@ -208,12 +208,12 @@ def test_events_of_items_name_their_index(flow: MakeFlow) -> None:
     ]
 
 
-def test_a_thousand_items_come_in_slices(flow: MakeFlow) -> None:
+def test_a_long_list_comes_in_slices(flow: MakeFlow) -> None:
     work = each(flow, read(), output=cel("steps.work.output.size()"))
-    run = start(work, *range(1_000))
+    run = start(work, *range(300))
     done: set[int] = set()
-    while len(done) < 1_000:
+    while len(done) < 300:
         for lease in work.claim(max=100, wait_seconds=5):
             lease.complete(lease.data["input"])
             done.add(lease.data["index"])
-    assert run.until("completed")["output"] == 1_000
+    assert run.until("completed")["output"] == 300
