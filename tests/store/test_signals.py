@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from stepd.engine import commands as c
 from stepd.engine.model import Audit
@@ -50,10 +51,11 @@ async def test_a_kept_signal_that_does_not_fit_is_passed_over(shop: Shop) -> Non
     assert (await shop.status(id_), await output(shop, id_)) == ("completed", 7)
 
 
-async def test_a_signal_that_races_the_arming_of_its_wait_is_delivered_once_each_time(shop: Shop) -> None:
+@pytest.mark.parametrize("races", [100, pytest.param(500, marks=pytest.mark.soak)])
+async def test_a_signal_that_races_the_arming_of_its_wait_is_delivered_once_each_time(shop: Shop, races: int) -> None:
     await shop.register(steps=[step("only"), WAIT], output=OUTPUT)
-    ids = await asyncio.gather(*(shop.start(input={"n": number}) for number in range(500)))
-    leases = [granted for _ in range(5) for granted in await shop.claim(max=100)]
+    ids = await asyncio.gather(*(shop.start(input={"n": number}) for number in range(races)))
+    leases = [granted for _ in range(races // 100) for granted in await shop.claim(max=100)]
     by_id = {granted.execution.id: granted for granted in leases}
     assert set(by_id) == set(ids)
     calls: list[Decide] = []
