@@ -31,31 +31,24 @@ def willing(peer: Peer) -> Peer:
     return peer
 
 
-@pytest.mark.parametrize(
-    ("options", "sent"),
-    [
-        (["--absent", "charge"], {"results": [{"step": "charge", "outcome": "absent"}]}),
-        (["--as-reported", "charge[3]"], {"results": [{"step": "charge", "index": 3, "outcome": "as_reported"}]}),
-        (
-            ["--succeeded", 'charge={"id": 1.0}', "--state", 'charge={"paid": true}', "--succeeded", "mail"],
-            {
-                "results": [
-                    {"step": "charge", "outcome": "succeeded", "output": {"id": 1.0}, "state": {"paid": True}},
-                    {"step": "mail", "outcome": "succeeded"},
-                ]
-            },
-        ),
-        (["--resume", "--expected-revision", "3"], {"results": [], "expected_revision": 3}),
-    ],
-)
-def test_what_is_told_with_options_is_sent(
-    willing: Peer, stepd: Program, options: list[str], sent: dict[str, Any]
-) -> None:
-    result = stepd("resolve", ID, *options, *EVIDENCE, "--idempotency-key", "k-1").expect(0)
+def test_what_is_told_with_options_is_sent(willing: Peer, stepd: Program) -> None:
+    succeeded = ["--succeeded", 'charge={"id": 1.0}', "--state", 'charge={"paid": true}', "--succeeded", "mail"]
+    told = [*succeeded, "--as-reported", "print[3]", "--absent", "ship", "--expected-revision", "3"]
+    result = stepd("resolve", ID, *told, *EVIDENCE, "--idempotency-key", "k-1").expect(0)
     (call,) = willing.calls
     assert call.path == f"/v1/admin/executions/{ID}/resolve"
-    assert call.body == {"action": "resume", "evidence": SENT, **sent}
     assert call.headers["idempotency-key"] == "k-1"
+    assert call.body == {
+        "action": "resume",
+        "results": [
+            {"step": "charge", "outcome": "succeeded", "output": {"id": 1.0}, "state": {"paid": True}},
+            {"step": "mail", "outcome": "succeeded"},
+            {"step": "print", "index": 3, "outcome": "as_reported"},
+            {"step": "ship", "outcome": "absent"},
+        ],
+        "expected_revision": 3,
+        "evidence": SENT,
+    }
     assert (result.out, result.err) == ("running\n", "")
 
 
@@ -70,12 +63,9 @@ def test_it_can_be_closed_and_says_so_as_json(willing: Peer, stepd: Program) -> 
     ("options", "said"),
     [
         (["--absent", "a"], "--reference, --reason"),
-        (["--absent", "a", "--reference", "x", "--reason", " "], "--reference, --reason"),
         (["--absent", "a", "--close", "accepted", *EVIDENCE], "--close"),
         (["--close", "failed", *EVIDENCE], "absent_verified, compensated_verified, accepted"),
-        (["--absent", "a=1", *EVIDENCE], "only --succeeded takes an output"),
         (["--absent", "a[x]", *EVIDENCE], "must look like step or step[3]"),
-        (["--succeeded", "a={", *EVIDENCE], "{ is no JSON"),
         (["--absent", "a", "--state", "a={}", *EVIDENCE], "is not told --succeeded"),
         (["--json"], "say what happened with options"),
     ],
@@ -134,9 +124,8 @@ def test_it_can_be_closed_by_answers(real: Program, doubtful: Run) -> None:
     assert (view["status"], view["steps"][0]["error"]["class"]) == ("cancelled", "accepted")
 
 
-@pytest.mark.parametrize("answers", ["r\na\nx\ny\nn\n", ""])
-def test_nothing_is_done_where_the_operator_thinks_again(real: Program, doubtful: Run, answers: str) -> None:
-    result = real("resolve", doubtful.id, input=answers)
+def test_nothing_is_done_where_the_operator_thinks_again(real: Program, doubtful: Run) -> None:
+    result = real("resolve", doubtful.id, input="r\na\nx\ny\nn\n")
     assert result.code != 0
     assert doubtful.view()["status"] == "reconciliation_required"
 
