@@ -17,11 +17,14 @@ def lease_at(http: Http, lease: Lease) -> Lease:
 
 def test_one_that_starts_alone_takes_back_what_had_not_started(make_daemon: MakeDaemon) -> None:
     first = make_daemon().start()
-    work = make_flow(Http(first.url), write())
+    work, failing = make_flow(Http(first.url), write()), make_flow(Http(first.url), read(), on_restart="fail")
     run, lease = work.begin()
+    goes = failing.start()
     first.kill()
     second = make_daemon().start()
     http = Http(second.url)
+    view = Run(http, goes.id, goes.started).view()
+    assert (view["status"], view["error"]["class"]) == ("failed", "server_restarted")
     lease_at(http, lease).heartbeat(started=True).expect_refusal("lease_lost")
     again = Flow(http, work.name, work.registered).claim_one()
     assert (again.attempt, again.fence) == (1, lease.fence + 2)
@@ -34,21 +37,6 @@ def test_one_that_starts_beside_another_leaves_its_leases_alone(make_daemon: Mak
     second = make_daemon().start()
     assert lease_at(Http(second.url), lease).heartbeat(started=True).expect(200)["cancel"] is None
     assert lease.complete("done").expect(200)["execution"]["status"] == "completed"
-
-
-def test_what_a_daemon_finds_alone_is_judged_by_on_restart(make_daemon: MakeDaemon) -> None:
-    first = make_daemon().start()
-    kept = make_flow(Http(first.url), read())
-    failing = make_flow(Http(first.url), read(), on_restart="fail")
-    stays, goes = kept.start(), failing.start()
-    second = make_daemon().start()
-    first.kill()
-    second.kill()
-    third = make_daemon().start()
-    http = Http(third.url)
-    assert Run(http, stays.id, stays.started).view()["status"] == "queued"
-    view = Run(http, goes.id, goes.started).view()
-    assert (view["status"], view["error"]["class"]) == ("failed", "server_restarted")
 
 
 def test_one_that_starts_waits_for_another_that_is_still_judging(

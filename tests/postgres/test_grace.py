@@ -1,12 +1,7 @@
-"""After an outage of every daemon, or of the network to the server, no live worker has lost its lease.
-
-The outages last seconds, so all of them are played at the same time, each with two daemons and a database of its own.
-"""
+"""After an outage of every daemon, or of the network to the server, no live worker has lost its lease."""
 
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +12,7 @@ from tests.support.client import Http
 from tests.support.daemon import Daemon
 from tests.support.definitions import brief, write
 from tests.support.flow import Lease, Run, make_flow
-from tests.support.wait import beside, eventually, moment
+from tests.support.wait import eventually, moment
 
 OUTAGE_SECONDS = 7.0  # longer than the five seconds after which a daemon knows that there was one
 
@@ -47,9 +42,6 @@ def cut_off(daemons: list[Daemon], relay: Relay) -> None:
     relay.silence()
     moment(OUTAGE_SECONDS)
     relay.mend()
-
-
-OUTAGES = {outage.__name__: outage for outage in (killed, stopped, cut_off)}
 
 
 def play(
@@ -85,20 +77,19 @@ def begun(http: Http, lease_seconds: float, reclaim_seconds: float) -> tuple[Run
     return run, lease.begin()
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "Future[tuple[list[str], list[str]]]"]]:
-    databases = {name: postgres.make_database() for name in OUTAGES}
-    yield {
-        name: beside(partial(play, outage, databases[name], tmp_path_factory.mktemp("grace")))
-        for name, outage in OUTAGES.items()
-    }
-    for database in databases.values():
-        database.drop()
-
-
-@pytest.mark.parametrize("outage", OUTAGES)
-def test_after_an_outage(played: dict[str, "Future[tuple[list[str], list[str]]]"], outage: str) -> None:
-    live, late = played[outage].result(90)
+@pytest.mark.parametrize(
+    "outage",
+    [
+        cut_off,
+        pytest.param(killed, marks=pytest.mark.soak),
+        pytest.param(stopped, marks=pytest.mark.soak),
+    ],
+    ids=lambda outage: outage.__name__,
+)
+def test_after_an_outage(
+    outage: Callable[[list[Daemon], Relay], None], database: postgres.Database, tmp_path: Path
+) -> None:
+    live, late = play(outage, database, tmp_path)
     assert live[-1] == late[-1] == "execution.completed"
     assert "attempt.orphaned" not in live
     assert "attempt.late" in late

@@ -27,7 +27,7 @@ STORE = os.environ.get("STEPD_TEST_STORE")
 ON_BOTH = {
     f"tests.protocol.test_{name}"
     for name in """
-    cancel claim claim_again claim_gone complete json_exactness lapse list resolve said_again signals
+    claim claim_again complete json_exactness list said_again
     """.split()
 }
 """Where a store's own ways could show: dealing, locking, order, exactness, what is found by what. The others would only
