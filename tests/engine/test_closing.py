@@ -92,3 +92,16 @@ def test_nothing_else_can_be_resolved(status: str) -> None:
         world.complete(attempt)
     assert world.close().code == "not_resolvable"
     assert world.ledger == {}
+
+
+@pytest.mark.parametrize("verification", ["compensated_verified", "accepted"])
+def test_close_where_an_item_is_uncertain(verification: str) -> None:
+    world = World({"steps": [step("pay", "non_idempotent_write", foreach="[1, 2, 3]")]})
+    attempts = [leased(world, "pay") for _ in range(3)]
+    world.complete(attempts[0])
+    world.fail(attempts[1], "fatal", "unknown")
+    world.complete(attempts[2])
+    answer = world.close(verification)
+    assert (answer.status, world.status("pay")) == ("failed", "failed")
+    assert answer.standing_writes == (("pay",) if verification == "accepted" else ())
+    assert [row.status for row in world.steps.values() if row.index >= 0] == ["succeeded", "failed", "succeeded"]

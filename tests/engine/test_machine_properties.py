@@ -282,7 +282,7 @@ class RepeatedLife(Life):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
+TestLife.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestRepeatedLife = RepeatedLife.TestCase
 TestRepeatedLife.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
@@ -292,3 +292,10 @@ class TestRepeatedLives(RepeatedLife.TestCase):  # type: ignore[misc, valid-type
     """Many of them."""
 
     settings = settings(max_examples=1_000, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.soak
+class TestLives(Life.TestCase):  # type: ignore[misc, valid-type]  # made by hypothesis at run time
+    """Many of them."""
+
+    settings = settings(max_examples=2_000, stateful_step_count=50, deadline=None)
