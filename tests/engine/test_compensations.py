@@ -155,6 +155,20 @@ def test_force_makes_a_compensation_in_flight_uncertain() -> None:
     assert world.attempts[undo.id].stale
 
 
+def test_an_ending_that_was_forced_before_can_be_forced_again() -> None:
+    world = undoable()
+    world.complete(leased(world, "book"), 1)
+    world.cancel(force=True)
+    leased(world, "undo")
+    assert world.execution.status == "cancelling"
+    world.cancel(force=True)
+    assert (world.status("undo"), world.execution.status) == ("uncertain", "reconciliation_required")
+    world.resume_with(result("undo", "absent"))
+    leased(world, "undo")
+    world.cancel(force=True)
+    assert world.status("undo") == "uncertain"
+
+
 def test_force_leaves_a_compensation_that_has_not_begun() -> None:
     world = failed(undoable(delivery="at_most_once"), "book")
     undo = leased(world, "undo", started=False)

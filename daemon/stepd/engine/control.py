@@ -18,7 +18,9 @@ def cancel(work: Work, command: Cancel) -> Done | Conflict:
         return Conflict("already_ended", execution.status, execution.id)
     if command.actor is not None:
         audit(work, command.actor, "execution.cancel")
-    newly_forced = command.force and not execution.forced and execution.status != "reconciliation_required"
+    # A compensation may have begun since the ending was forced: each time it is asked for anew, it is meant.
+    was_forced = execution.forced and execution.direction != "compensate"
+    newly_forced = command.force and not was_forced and execution.status != "reconciliation_required"
     if not execution.cancel_requested or newly_forced:
         execution.cancel_requested = True
         execution.cancel_reason = execution.cancel_reason or command.reason

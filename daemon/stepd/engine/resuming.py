@@ -137,6 +137,7 @@ def _go_on(work: Work, again: list[Telling], following: list[Step]) -> None:
 def _end_on(work: Work, again: list[Telling], failed: bytes | None, following: list[Step]) -> None:
     """The ending goes on by its rules: nothing of the graph runs any more, only the compensations that are left."""
     execution = work.execution
+    execution.forced = False
     if execution.direction != "forward":
         execution.mismatch = False
     if failed is not None and not execution.cancel_requested:
