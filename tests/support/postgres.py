@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -223,6 +224,22 @@ def own_server() -> str | None:
 def query(url: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Runs one statement on a connection of its own and commits; also from within a running loop."""
     return wait_for(_query(url, statement, parameters))
+
+
+def explain(url: str, statement: str) -> list[str]:
+    """The lines of the plan that a statement has whatever its parameters are."""
+    nulls = ", ".join(["null"] * max(map(int, re.findall(r"\$(\d+)", statement)), default=0))
+
+    async def ask() -> list[str]:
+        connection = await asyncpg.connect(url, server_settings={"plan_cache_mode": "force_generic_plan"})
+        try:
+            await connection.execute(f"prepare asked as {statement}")
+            lines = await connection.fetch(f"explain (costs off) execute asked {f'({nulls})' if nulls else ''}")
+            return [str(line) for (line,) in lines]
+        finally:
+            await connection.close()
+
+    return wait_for(ask())
 
 
 @contextmanager
