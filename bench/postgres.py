@@ -63,7 +63,8 @@ def main() -> None:
             made = make_in(cluster, "stepd_bench")
             place = Place(made.daemon_url, made.url)
         rows = asyncio.run(run(place, scale=0.2 if arguments.quick else 1.0, rounds=1 if arguments.quick else 3))
-    lines = [*_head("python -m bench.postgres"), *(f"| {' | '.join(row)} |" for row in rows)]
+    command = "python -m bench.postgres --quick" if arguments.quick else "make bench"
+    lines = [*_head(command), *(f"| {' | '.join(row)} |" for row in rows)]
     arguments.output.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
