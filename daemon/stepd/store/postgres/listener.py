@@ -1,8 +1,8 @@
 """The one connection that a daemon keeps open for good: on it it hears of others' commits, and holds its place.
 
 Every daemon holds an advisory lock together with the others. One that starts tries to have it for itself first: then no
-other serves. The connection is asked for a sign of life all the time, since a network may fall silent without a word;
-while there is none, those who wait are told twice a second to look for themselves.
+other serves. The connection is asked for a sign of life all the time, since a network may fall silent without a word. Once it
+is renewed, those who wait are told to look for themselves; until then claims look twice a second, as always.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 PING_SECONDS: Final = 2.0
 PONG_SECONDS: Final = 2.0
 RENEW_SECONDS: Final = 0.5
-"""While there is no connection: how often one is tried, and those who wait are told to look."""
+"""How often a connection is tried while there is none."""
 ALONE_SECONDS: Final = 0.5
 """So long a daemon that starts waits for the place of one that has just ended."""
 TURN_SECONDS: Final = 0.05
@@ -134,7 +134,6 @@ class Listener:
 
     async def _renew(self) -> None:
         while self._connection is None:
-            self._teller.tell_everything()
             try:
                 connection = await connect(self._url, "hears")
                 await self._listen(connection)
