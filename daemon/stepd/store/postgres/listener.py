@@ -1,8 +1,8 @@
 """The one connection that a daemon keeps open for good: on it it hears of others' commits, and holds its place.
 
 Every daemon holds an advisory lock together with the others. One that starts tries to have it for itself first: then no
-other serves. The connection is asked for a sign of life all the time, since a network may fall silent without a word. Once it
-is renewed, those who wait are told to look for themselves; until then claims look twice a second, as always.
+other serves. The connection is asked for a sign of life all the time, since a network may fall silent without a word.
+Once it is renewed, those who wait are told to look for themselves; until then claims look twice a second, as always.
 """
 
 from __future__ import annotations
