@@ -63,6 +63,7 @@ CALLS = {
     "view_execution": reader("/v1/executions/{id}", own=True),
     "list_events": reader("/v1/executions/{id}/events", own=True),
     "list_spans": reader("/v1/executions/{id}/spans", own=True),
+    "list_items": reader("/v1/executions/{id}/steps/{step}/items", own=True),
     "resolve_execution": with_scope("operate", "POST", "/v1/admin/executions/{id}/resolve"),
     "pause_execution": with_scope("operate", "POST", "/v1/executions/{id}/pause"),
     "resume_execution": with_scope("operate", "POST", "/v1/executions/{id}/resume"),
@@ -102,7 +103,7 @@ def keys(http: Http) -> dict[str, Key]:
 def place(http: Http) -> Callable[[Call], str]:
     """The path of a call: of a workflow that there is, and of an execution, a lease or a key that there isn't."""
     name = make_flow(http, read()).name
-    return lambda call: call.path.replace("{name}", name).replace("{id}", NO_ID)
+    return lambda call: call.path.replace("{name}", name).replace("{id}", NO_ID).replace("{step}", "work")
 
 
 def test_the_table_has_every_route(http: Http) -> None:
