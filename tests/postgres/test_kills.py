@@ -21,7 +21,7 @@ END_SOME = (
 )
 
 
-@pytest.mark.parametrize(("executions", "rounds"), [(24, 2), pytest.param(600, 30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("executions", "rounds"), [(24, 2), pytest.param(2_001, 60, marks=pytest.mark.soak)])
 def test_nothing_is_lost_and_nothing_is_doubled(
     make_daemon: MakeDaemon, database: postgres.Database, executions: int, rounds: int
 ) -> None:
