@@ -44,8 +44,11 @@ def daemon(server: Server, make_daemon: MakeDaemon) -> Daemon:
     return make_daemon("--drain-seconds", "0", url=server.url).start()
 
 
+@pytest.mark.parametrize("longer_seconds", [0, pytest.param(60, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("outage", OUTAGES)
-def test_while_the_server_is_away_and_afterwards(server: Server, daemon: Daemon, outage: str) -> None:
+def test_while_the_server_is_away_and_afterwards(
+    server: Server, daemon: Daemon, outage: str, longer_seconds: int
+) -> None:
     http = Http(daemon.url)
     work, other = make_flow(http, read()), make_flow(http, write())
     acknowledged = {work.start(input=number).id for number in range(5)}
@@ -61,6 +64,7 @@ def test_while_the_server_is_away_and_afterwards(server: Server, daemon: Daemon,
         for answer in together([work.attempt_start] * 20):
             check_away(answer)
         assert time.monotonic() - began < AWAY_SECONDS, "they waited one behind the other"
+        moment(longer_seconds)
     eventually(lambda: http.get("/readyz").status == 200, seconds=BACK_SECONDS, what="it is ready again by itself")
     assert lease.complete("once").expect(200)["replayed"] is False
     assert run.view()["status"] == "completed"
@@ -68,8 +72,9 @@ def test_while_the_server_is_away_and_afterwards(server: Server, daemon: Daemon,
     check_loops_alive(http)
     other.start()
     if (answer := waiting.result(20)).status == 200:
-        (taken,) = answer.json["leases"]
-        Lease(http, taken).begin().complete().expect(200)
+        assert longer_seconds or answer.json["leases"], "it waited all the time that the outage lasted, and longer"
+        for taken in answer.json["leases"]:
+            Lease(http, taken).begin().complete().expect(200)
     else:
         check_away(answer)
     assert daemon.stop() == 0
