@@ -143,7 +143,7 @@ def test_a_child_may_be_repeated(flow: MakeFlow) -> None:
     assert run.until("completed", seconds=SECONDS)["output"] == {"left": 0}
     started = [event for event in run.events() if event["type"] == "child.started"]
     assert [event["index"] for event in started] == [0, 1, 2]
-    rounds = run.http.get(f"{run.path}/steps/sub/items").expect(200)["items"]
+    rounds = run.items("sub").expect(200)["items"]
     children = {one["id"]: one["parent"]["index"] for one in below.list()["items"]}
     assert [children[one["child"]] for one in rounds] == [0, 1, 2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.protocol.conftest import MakeFlow
@@ -21,7 +22,7 @@ def start(work: Flow, *items: Any) -> Run:
 
 
 def page(run: Run, step: str = "work", **query: Any) -> Json:
-    return run.http.get(f"{run.path}/steps/{step}/items", query=query).expect(200)
+    return run.items(step, **query).expect(200)
 
 
 def test_each_item_is_a_lease_of_its_own(flow: MakeFlow) -> None:
@@ -104,13 +105,13 @@ def test_pages_of_what_is_not_there(flow: MakeFlow) -> None:
     work = each(flow, read(), read("after"))
     run = start(work, 1, 2)
     assert page(run, "after") == {"items": [], "next": None}
-    assert run.http.get(f"{run.path}/steps/nothing/items").status == 404
-    assert run.http.get(f"/v1/executions/{run.id[:-1]}0/steps/work/items").status == 404
+    assert run.items("nothing").status == 404
+    assert replace(run, id=f"{run.id[:-1]}0").items().status == 404
     cursor = page(run, limit=1)["next"]
     other = start(work, 1, 2)
-    refused = other.http.get(f"{other.path}/steps/work/items", query={"cursor": cursor})
+    refused = other.items(cursor=cursor)
     assert list(refused.expect_faults(422, "invalid_request")) == ["/cursor"]
-    assert run.http.get(f"{run.path}/steps/work/items", query={"status": "queued"}).status == 422
+    assert run.items(status="queued").status == 422
 
 
 def test_each_item_has_attempts_and_retries_of_its_own(flow: MakeFlow) -> None:

@@ -80,7 +80,7 @@ def test_rounds_are_paged_like_items(flow: MakeFlow) -> None:
     run = work.start()
     for number in range(3):
         work.claim_one().complete(number)
-    found = run.http.get(f"{run.path}/steps/work/items", query={"include": "payloads"}).expect(200)
+    found = run.items(include="payloads").expect(200)
     assert [(item["index"], item["output"]) for item in found["items"]] == [(0, 0), (1, 1), (2, 2)]
 
 
@@ -106,5 +106,5 @@ def test_rounds_of_a_child_follow_each_other(flow: MakeFlow) -> None:
         lease.complete(number)
     assert run.until("completed")["output"] == 3
     assert turns == [0, 1, 2]
-    items = run.http.get(f"{run.path}/steps/turns/items").expect(200)["items"]
+    items = run.items("turns").expect(200)["items"]
     assert len({item["child"] for item in items}) == 3

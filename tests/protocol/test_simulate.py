@@ -182,10 +182,10 @@ def test_a_named_version(flow: MakeFlow) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no such step": ({"steps": {"x": None}}, "/steps/x", "invalid_request"),
     "no such kind": ({"steps": {"wait": None}}, "/steps/wait", "invalid_request"),
-    "both": ({"steps": {"work": {"output": 1, "fail": {"class": "x"}}}}, "/steps/work", "invalid_request"),
-    "empty": ({"steps": {"work": []}}, "/steps/work", "invalid_request"),
-    "deep": ({"steps": {"work": [None, {"outputs": 1}]}}, "/steps/work/1/outputs", "invalid_request"),
-    "our own class": ({"steps": {"work": {"fail": {"class": "timeout"}}}}, "/steps/work/fail/class", "invalid_request"),
+    "both": ({"steps": {"task": {"output": 1, "fail": {"class": "x"}}}}, "/steps/task", "invalid_request"),
+    "empty": ({"steps": {"task": []}}, "/steps/task", "invalid_request"),
+    "deep": ({"steps": {"task": [None, {"outputs": 1}]}}, "/steps/task/1/outputs", "invalid_request"),
+    "our own class": ({"steps": {"task": {"fail": {"class": "timeout"}}}}, "/steps/task/fail/class", "invalid_request"),
     "state": ({"state": 1}, "/state", "invalid_request"),
     "input": ({"input": "text"}, "/input", "invalid_input"),
     "signal": ({"input": 1, "signals": [{"name": "other"}]}, "/signals/0", "invalid_request"),
@@ -197,7 +197,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_what_is_refused(flow: MakeFlow, case: str) -> None:
     body, path, code = REFUSED[case]
     wait = {"id": "wait", "kind": "wait", "event": "e"}
-    work = flow(read(), wait, input_schema={"type": "integer"})
+    work = flow(read("task"), wait, input_schema={"type": "integer"})
     problem = simulate(work, **body).expect_problem(422, code)
     assert [fault["path"] for fault in problem["errors"]] == [path]
 

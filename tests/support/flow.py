@@ -90,6 +90,10 @@ class Run:
         reached: list[str] = []
         return eventually(look, seconds=seconds, what=f"{' or '.join(statuses)}, but {reached[-1:]} of {self.id}")
 
+    def items(self, step: str = "work", **query: Any) -> Answer:
+        """A page of the items or rounds of a step."""
+        return self.http.get(f"{self.path}/steps/{step}/items", query=query)
+
     def step_until(self, *statuses: str, id: str = "work", seconds: float = 10) -> Json:
         """The step as the view shows it, once it has one of these statuses."""
 
