@@ -14,7 +14,6 @@ from stepd.engine.deciding import make_decision
 from stepd.engine.definition import CompiledStep
 from stepd.engine.effort import Effort
 from stepd.engine.environment import Environment
-from stepd.engine.expressions import ExpressionFailed
 from stepd.engine.foreach import keep_list
 from stepd.engine.inputs import take_input
 from stepd.engine.model import NO_INDEX, Step, input_name, output_name
@@ -48,12 +47,7 @@ def activate(work: Work, compiled: CompiledStep, environment: Environment, effor
 
 
 def _is_wanted(compiled: CompiledStep, environment: Environment, allowance: Allowance) -> bool:
-    if compiled.when is None:
-        return True
-    wanted = compiled.when.evaluate(environment, allowance)
-    if not isinstance(wanted, bool):
-        raise ExpressionFailed(f"{compiled.when.source}: a condition must give true or false")
-    return wanted
+    return compiled.when is None or bool(compiled.when.evaluate(environment, allowance))
 
 
 def _set_going(work: Work, compiled: CompiledStep, row: Step, environment: Environment, allowance: Allowance) -> None:

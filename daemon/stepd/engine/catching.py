@@ -7,8 +7,8 @@ from typing import Any
 from stepd.engine.canonical import decode, encode, is_too_deep
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
-from stepd.engine.environment import CheckpointMismatch, environment_of
-from stepd.engine.expressions import ExpressionFailed
+from stepd.engine.environment import environment_of
+from stepd.engine.faults import FAULTS, class_of
 from stepd.engine.model import CAUGHT, NO_INDEX, Step, checkpoint_of, output_name
 from stepd.engine.standing import is_item, set_status, settle_row
 from stepd.engine.tally import keep_tally, tally_of
@@ -58,16 +58,19 @@ def catch_or_fail(
     return error
 
 
-def mismatch_message(mismatch: CheckpointMismatch) -> str:
-    """What is said of a stored output that isn't the step's."""
-    return f"the stored output of step {mismatch.step} does not belong to the step as it stands"
-
-
 def excess(raw: bytes, value: Any, limit: int) -> str | None:
     """By what a value that was put together is more than may come in from outside; None where it isn't."""
     if len(raw) > limit:
         return f"has {len(raw)} bytes, {limit} are allowed"
     return f"is nested deeper than {JSON_DEPTH_MAX} levels" if is_too_deep(raw, value) else None
+
+
+def output_fault(work: Work, compiled: CompiledStep, raw: bytes, value: Any) -> str | None:
+    """Why ``value``, which is ``raw`` as JSON, can't be the step's output; None where it can."""
+    fault = None if compiled.output_schema is None else compiled.output_schema.first_fault(value)
+    if fault is None and (found := excess(raw, value, work.settings.output_bytes)) is not None:
+        fault = f"it {found}"
+    return fault
 
 
 def _count(work: Work, row: Step, *, size: int = 0, caught: int = 0) -> None:
@@ -91,14 +94,9 @@ def _caught_value(work: Work, compiled: CompiledStep, row: Step, class_: str) ->
             continue
         try:
             value = template.render(environment_of(work, row))
-        except ExpressionFailed as failed:
-            return _NotCaught("expression_failed", str(failed))
-        except CheckpointMismatch as mismatch:
-            work.execution.mismatch = True
-            return _NotCaught("checkpoint_mismatch", mismatch_message(mismatch))
+        except FAULTS as fault:
+            return _NotCaught(class_of(work, fault), str(fault))
         raw = encode(value)
-        fault = compiled.output_schema.first_fault(value) if compiled.output_schema is not None else None
-        if fault is None and (found := excess(raw, value, work.settings.output_bytes)) is not None:
-            fault = f"it {found}"
-        return raw if fault is None else _NotCaught("invalid_output", f"the value of catch for {class_}: {fault}")
+        wrong = output_fault(work, compiled, raw, value)
+        return raw if wrong is None else _NotCaught("invalid_output", f"the value of catch for {class_}: {wrong}")
     return None

@@ -13,7 +13,7 @@ from hashlib import sha256
 from stepd.engine.canonical import digest
 from stepd.engine.commands import Actor, Parent, Start
 from stepd.engine.definition import Compiled, CompiledStep
-from stepd.engine.inputs import StepFailed
+from stepd.engine.faults import StepFailed
 from stepd.engine.model import NO_INDEX, Execution, Step
 from stepd.engine.standing import note_standing, parking, set_status
 from stepd.engine.tally import tally_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from stepd.engine.canonical import decode
-from stepd.engine.catching import catch_or_fail, mismatch_message
+from stepd.engine.catching import catch_or_fail
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
 from stepd.engine.environment import CheckpointMismatch, environment_of
-from stepd.engine.expressions import ExpressionFailed
-from stepd.engine.inputs import StepFailed, keep_input, take_input
+from stepd.engine.faults import FAULTS, class_of
+from stepd.engine.inputs import keep_input, take_input
 from stepd.engine.model import Step, checkpoint_of, input_name, output_name
 from stepd.engine.newrows import new_row
 from stepd.engine.standing import note_undone, queue
@@ -65,13 +65,8 @@ def _call(work: Work, compiled: CompiledStep, success: Step) -> None:
     work.add_step(row)
     try:
         _take_input(work, compiled, row, success)
-    except ExpressionFailed as failed:
-        catch_or_fail(work, row, error_json("expression_failed", str(failed)))
-    except StepFailed as failed:
-        catch_or_fail(work, row, error_json(failed.class_, str(failed)))
-    except CheckpointMismatch as mismatch:
-        work.execution.mismatch = True
-        catch_or_fail(work, row, error_json("checkpoint_mismatch", mismatch_message(mismatch)))
+    except FAULTS as fault:
+        catch_or_fail(work, row, error_json(class_of(work, fault), str(fault)))
     else:
         queue(work, row)
 

@@ -7,7 +7,7 @@ from stepd.engine.cel_bounds import Allowance
 from stepd.engine.decisions import AmbiguousMatch, NoMatch, decide_rules
 from stepd.engine.definition import CompiledStep
 from stepd.engine.environment import Environment
-from stepd.engine.inputs import StepFailed
+from stepd.engine.faults import StepFailed
 from stepd.engine.model import Step
 from stepd.engine.results import succeed_with
 from stepd.engine.work import Work

@@ -15,7 +15,7 @@ class CheckpointMismatch(Exception):
     """A stored output was not made for the step as it stands; ``step`` is its id."""
 
     def __init__(self, step: str) -> None:
-        super().__init__(step)
+        super().__init__(f"the stored output of step {step} does not belong to the step as it stands")
         self.step = step
 
 

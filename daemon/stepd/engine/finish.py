@@ -11,6 +11,7 @@ from stepd.engine.definition import AmbiguousMatch, NoMatch, decide_rules
 from stepd.engine.ending import begin_ending, end
 from stepd.engine.environment import CheckpointMismatch, Environment
 from stepd.engine.expressions import ExpressionFailed
+from stepd.engine.faults import class_of
 from stepd.engine.model import checkpoint_of
 from stepd.engine.pointers import PointerFault, apply_updates
 from stepd.engine.standing import revise
@@ -31,9 +32,7 @@ def finish(work: Work, environment: Environment) -> None:
         state = _updated_state(work, environment)
         output = _output(work, environment)
     except CheckpointMismatch as mismatch:
-        work.execution.mismatch = True
-        message = f"the stored output of step {mismatch.step} does not belong to the step as it stands"
-        begin_ending(work, "failing", _error("checkpoint_mismatch", message))
+        begin_ending(work, "failing", _error(class_of(work, mismatch), str(mismatch)))
         return
     except (ExpressionFailed, NoMatch, AmbiguousMatch, PointerFault, _Invalid) as fault:
         begin_ending(work, "failing", _error("finish_invalid", str(fault)))

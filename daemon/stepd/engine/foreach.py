@@ -6,20 +6,21 @@ What one item's end costs does not depend on how many there are: they are counte
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 
 from stepd.engine.canonical import decode, encode, is_too_deep
+from stepd.engine.catching import succeed
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.definition import CompiledStep
 from stepd.engine.effort import Effort
 from stepd.engine.environment import CheckpointMismatch, Environment, Inner
 from stepd.engine.expressions import ExpressionFailed
+from stepd.engine.faults import class_of
 from stepd.engine.inputs import store_input
 from stepd.engine.model import NO_INDEX, Parked, Step, checkpoint_of, input_name, item_name, state_name
 from stepd.engine.newrows import new_row
-from stepd.engine.results import fail_whole, succeed
+from stepd.engine.results import fail_whole
 from stepd.engine.standing import queue, set_status
 from stepd.engine.tally import Tally, keep_tally, tally_of
 from stepd.engine.unleased import failing_before_lease
@@ -163,19 +164,14 @@ def _gather(work: Work, compiled: CompiledStep, tally: Tally) -> None:
     try:
         raw = b"[%b]" % b",".join(_outputs(work, compiled, tally.total))
     except CheckpointMismatch as mismatch:
-        work.execution.mismatch = True
-        fail_whole(work, row, "checkpoint_mismatch", f"the stored output of {mismatch.step} does not belong to it")
+        fail_whole(work, row, class_of(work, mismatch), f"the stored output of {mismatch.step} does not belong to it")
         return
-    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and is_too_deep(raw, _value(raw)):
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and is_too_deep(raw, decode(raw)):
         message = f"the list of outputs is nested deeper than {JSON_DEPTH_MAX} levels"
         fail_whole(work, row, "invalid_output", message)
         return
     succeed(work, row, raw)
     work.emit("step.succeeded", row.step, data={"items": tally.total})
-
-
-def _value(raw: bytes) -> Any:
-    return decode(raw)
 
 
 def _outputs(work: Work, compiled: CompiledStep, count: int) -> list[bytes]:

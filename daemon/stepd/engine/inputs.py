@@ -9,16 +9,9 @@ from stepd.engine.catching import excess
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.definition import CompiledStep
 from stepd.engine.environment import Environment
+from stepd.engine.faults import StepFailed
 from stepd.engine.model import Step, input_name
 from stepd.engine.work import Work
-
-
-class StepFailed(Exception):
-    """A step that has no lease has failed: its class, and why."""
-
-    def __init__(self, class_: str, message: str) -> None:
-        super().__init__(message)
-        self.class_ = class_
 
 
 def take_input(work: Work, compiled: CompiledStep, row: Step, environment: Environment, allowance: Allowance) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepd.engine.canonical import decode, encode
-from stepd.engine.catching import catch_or_fail, excess, mismatch_message, succeed
+from stepd.engine.catching import catch_or_fail, output_fault, succeed
 from stepd.engine.commands import error_json
 from stepd.engine.definition import CompiledStep
 from stepd.engine.ending import begin_ending, make_uncertain
@@ -16,17 +16,13 @@ from stepd.engine.tally import tally_of
 from stepd.engine.verdicts import is_write, judge
 from stepd.engine.work import Work
 
-__all__ = ["error_of_step", "excess", "fail_step", "mismatch_message", "skip", "skip_row", "succeed", "succeed_with"]
-
 
 def succeed_with(work: Work, row: Step, raw: bytes, value: Any) -> None:
     """A step that had no lease has this output, ``value`` as ``raw``: it succeeded, unless that fits neither schema nor
     limit; then it failed, class ``invalid_output``.
     """
     compiled = work.definition.steps[row.ordinal]
-    fault = compiled.output_schema.first_fault(value) if compiled.output_schema is not None else None
-    if fault is None and (found := excess(raw, value, work.settings.output_bytes)) is not None:
-        fault = f"it {found}"
+    fault = output_fault(work, compiled, raw, value)
     if fault is not None:
         fail_step(work, row, error_json("invalid_output", f"the output: {fault}"))
         return

@@ -9,17 +9,18 @@ from collections.abc import Callable
 from functools import partial
 
 from stepd.engine.canonical import decode
+from stepd.engine.catching import succeed
 from stepd.engine.cel_bounds import Allowance
 from stepd.engine.children import arm_child, check_depth
 from stepd.engine.definition import CompiledStep
 from stepd.engine.effort import Effort
 from stepd.engine.environment import CheckpointMismatch, Environment, Inner
-from stepd.engine.expressions import ExpressionFailed
+from stepd.engine.faults import FAULTS, class_of
 from stepd.engine.foreach import begin_whole
 from stepd.engine.inputs import store_input, take_input
 from stepd.engine.model import Step, checkpoint_of, input_name, output_name
 from stepd.engine.newrows import new_row
-from stepd.engine.results import fail_whole, mismatch_message, succeed
+from stepd.engine.results import fail_whole
 from stepd.engine.standing import queue
 from stepd.engine.tally import Tally, keep_tally, tally_of
 from stepd.engine.unleased import failing_before_lease
@@ -70,12 +71,8 @@ def _unless_over(
     try:
         inner, raw = _after(work, compiled, last, environment)
         is_over = _is_over(compiled, inner, allowance)
-    except ExpressionFailed as failed:
-        fail_whole(work, whole, "expression_failed", str(failed))
-        return None
-    except CheckpointMismatch as mismatch:
-        work.execution.mismatch = True
-        fail_whole(work, whole, "checkpoint_mismatch", mismatch_message(mismatch))
+    except FAULTS as fault:
+        fail_whole(work, whole, class_of(work, fault), str(fault))
         return None
     if is_over:
         succeed(work, whole, raw)
@@ -146,10 +143,7 @@ def _set_off(work: Work, compiled: CompiledStep, row: Step) -> None:
 
 def _is_over(compiled: CompiledStep, inner: Inner, allowance: Allowance) -> bool:
     assert compiled.repeat is not None
-    is_over = compiled.repeat.until.evaluate(inner, allowance)
-    if not isinstance(is_over, bool):
-        raise ExpressionFailed(f"{compiled.repeat.until.source}: a condition must give true or false")
-    return is_over
+    return bool(compiled.repeat.until.evaluate(inner, allowance))
 
 
 def _take_next(

@@ -9,12 +9,12 @@ import msgspec
 
 from stepd.engine.accepting import output_faults, patched
 from stepd.engine.advance import advance
+from stepd.engine.catching import succeed
 from stepd.engine.commands import Complete, Fail, NotFound, Refused, Told
 from stepd.engine.failing import Failure, Kind, settle_failure
 from stepd.engine.model import Attempt, Step
 from stepd.engine.refusals import keep_stale, refuse
 from stepd.engine.reports import take_report
-from stepd.engine.results import succeed
 from stepd.engine.standing import end_attempt, is_ending, note_success, refresh_status, revise
 from stepd.engine.verdicts import INTERRUPTIONS_MAX, is_write, retry_after_ms, worst
 from stepd.engine.work import Work
