@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from stepd.store.postgres import definitions, lists, loading, queue, records, removal, upkeep, views
+from stepd.store.postgres import commits, definitions, lists, loading, queue, records, removal, upkeep, views
+from stepd.store.postgres.tables import EXECUTIONS
 from tests.support import postgres
 
 BY_INDEX = {
@@ -42,6 +44,18 @@ BY_INDEX = {
     "open": upkeep.OPEN,
     **{f"queue by {shape}": statement for shape, statement in queue.LOOKS.items()},
 }
+WHILE_DECIDING = {
+    "lock": loading.LOCK,
+    "attempts": loading.ATTEMPTS_AND_NOW,
+    "steps": loading.SOME_STEPS,
+    "all steps": loading.ALL_STEPS,
+    "unsettled": loading.UNSETTLED,
+    "payloads": loading.PAYLOADS,
+    "claims": loading.CLAIMS,
+    "calls": loading.CALLS,
+    "changed executions": EXECUTIONS.update,
+    **{f"queue by {shape}": statement for shape, statement in queue.LOOKS.items()},
+}
 IN_ORDER = {
     "events": views.SOME_EVENTS,
     "open": upkeep.OPEN,
@@ -74,3 +88,13 @@ def test_no_table_is_read_through(database: postgres.Database, name: str) -> Non
 def test_what_is_asked_for_in_order_is_not_sorted(database: postgres.Database, name: str) -> None:
     lines = plan(database, IN_ORDER[name])
     assert not [line for line in lines if "Sort" in line], lines
+
+
+@pytest.mark.parametrize("name", WHILE_DECIDING)
+def test_a_decision_goes_by_an_index_also_where_it_was_planned_on_empty_tables(
+    database: postgres.Database, name: str
+) -> None:
+    mark = "&" if "?" in database.url else "?"
+    settings = "&".join(f"{setting}={value}" for setting, value in commits.ONCE_PLANNED.items())
+    lines = postgres.explain(f"{database.url}{mark}{settings}", WHILE_DECIDING[name])
+    assert not [line for line in lines if re.search(r"Seq Scan|(Hash|Merge) .*Join", line)], lines
