@@ -171,28 +171,43 @@ async def _serve(parts: Parts, signals: StopSignals) -> int:
 
 
 async def _drain(parts: Parts, signals: StopSignals) -> None:
-    """Takes no new work, and outcomes until none is due any more, the time is over, or a second signal comes."""
+    """Takes no new work, and outcomes until none is due any more, the time is over, or a second signal comes.
+
+    Leases that other daemons hand out meanwhile are not waited for. From when on is asked after the first look, when
+    what was being handed out here has been.
+    """
     _log.info("stopping: taking outcomes for up to %g s", parts.daemon.settings.drain_seconds)
     parts.phase.drain()
     parts.daemon.dispatcher.stop()
     parts.daemon.watch.stop()
     deadline = asyncio.get_running_loop().time() + parts.daemon.settings.drain_seconds
+    until: int | None = None
     while asyncio.get_running_loop().time() < deadline and not signals.forced.is_set():
-        if not await _leases_in_flight(parts.daemon.store):
+        if not await _leases_in_flight(parts.daemon.store, until):
             return
         try:
             async with asyncio.timeout(DRAIN_LOOK_SECONDS):
                 await signals.forced.wait()
         except TimeoutError:
             pass
+        if until is None:
+            until = await _now(parts.daemon.store)
 
 
-async def _leases_in_flight(store: Store) -> int:
-    """How many outcomes are still to come; one at least where the store can't tell."""
+async def _leases_in_flight(store: Store, until: int | None) -> int:
+    """How many outcomes of leases up to then are still to come; one at least where the store can't tell."""
     try:
-        return sum((await store.held_leases()).values())
+        return sum((await store.held_leases(until=until)).values())
     except StoreUnavailable:
         return 1
+
+
+async def _now(store: Store) -> int | None:
+    """The store's time (ms); None where it can't tell."""
+    try:
+        return await store.now()
+    except StoreUnavailable:
+        return None
 
 
 async def _say_goodbye(parts: Parts) -> None:

@@ -7,7 +7,7 @@ from tests.support import postgres
 from tests.support.client import Http
 from tests.support.definitions import read, write
 from tests.support.flow import Flow, Lease, Run, make_flow
-from tests.support.wait import eventually
+from tests.support.wait import eventually, moment
 
 
 def lease_at(http: Http, lease: Lease) -> Lease:
@@ -61,6 +61,20 @@ def test_one_that_stops_makes_room_at_once(make_daemon: MakeDaemon) -> None:
     assert first.ended(10) == 0
     second = make_daemon().start()
     assert Run(Http(second.url), run.id, run.started).view()["status"] == "failed"
+
+
+def test_one_that_stops_waits_for_no_lease_that_others_hand_out_meanwhile(make_daemon: MakeDaemon) -> None:
+    first, second = make_daemon("--drain-seconds", "60").start(), make_daemon().start()
+    work = make_flow(Http(second.url), read())
+    _, before = work.begin()
+    first.signal(signal.SIGTERM)
+    eventually(lambda: Http(first.url).get("/readyz").status == 503)
+    moment(0.5)  # it has looked
+    _, meanwhile = work.begin()
+    assert not first.has_ended()
+    lease_at(Http(first.url), before).complete().expect(200)
+    assert first.ended(10) == 0
+    meanwhile.complete().expect(200)
 
 
 def test_one_that_starts_before_its_server_waits_for_it(make_daemon: MakeDaemon) -> None:

@@ -48,7 +48,9 @@ class FakeStore:
     async def workers(self, since: int) -> list[WorkerRow]:
         return [row for row in self.rows if row.last_seen_at >= since]
 
-    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
+    async def held_leases(
+        self, tenants: tuple[str, ...] | None = None, *, until: int | None = None
+    ) -> dict[tuple[str, str, str], int]:
         return self.held
 
     async def seen(self, rows: Sequence[WorkerRow]) -> None:

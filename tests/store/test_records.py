@@ -158,5 +158,19 @@ async def test_leases_in_flight_are_counted_by_tenant(shop: Shop) -> None:
     assert await shop.store.held_leases(("c",)) == {}
 
 
+async def test_leases_in_flight_are_counted_up_to_a_time(shop: Shop) -> None:
+    await shop.register()
+    for _ in range(2):
+        await shop.start(tenant="a")
+    await shop.claim_one()
+    first = await shop.store.now()
+    shop.clock.at += 1
+    await shop.claim_one()
+    for tenants in (None, ("a",)):
+        for until, count in ((first, 1), (first + 1, 2), (None, 2)):
+            assert await shop.store.held_leases(tenants, until=until) == {("hand", "w", "w-1"): count}
+        assert await shop.store.held_leases(tenants, until=first - 1) == {}
+
+
 async def test_the_store_tells_its_clock(shop: Shop) -> None:
     assert await shop.store.now() == NOON

@@ -320,8 +320,12 @@ class Store(Protocol):
     async def workers(self, since: int) -> list[WorkerRow]:
         """Lives seen since that time."""
 
-    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
-        """Leases in flight by (principal, worker, instance); only those for executions of these tenants."""
+    async def held_leases(
+        self, tenants: tuple[str, ...] | None = None, *, until: int | None = None
+    ) -> dict[tuple[str, str, str], int]:
+        """Leases in flight by (principal, worker, instance); only those for executions of these tenants, and those
+        handed out at ``until`` (ms, store's clock) at the latest.
+        """
 
     # keys and the service
     async def keys(self) -> list[KeyRow]:

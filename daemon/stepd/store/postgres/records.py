@@ -31,11 +31,12 @@ KEPT: Final = f"{IDEMPOTENCY.select} where principal = $1 and target = $2 and ke
 SEEN_SINCE: Final = f"{WORKERS.select} where last_seen_at >= $1 order by principal, worker, instance"
 HELD: Final = (
     "select principal, worker, instance, count(*) from attempts where next_at is not null "
-    "group by principal, worker, instance"
+    "and leased_at <= coalesce($1, leased_at) group by principal, worker, instance"
 )
 HELD_OF_TENANTS: Final = (
     "select a.principal, a.worker, a.instance, count(*) from attempts a join executions e on e.id = a.execution_id "
-    "where a.next_at is not null and e.tenant = any($1::text[]) group by a.principal, a.worker, a.instance"
+    "where a.next_at is not null and a.leased_at <= coalesce($1, a.leased_at) and e.tenant = any($2::text[]) "
+    "group by a.principal, a.worker, a.instance"
 )
 AUDITED: Final = f"select id, {AUDIT.listed} from audit"
 
@@ -115,10 +116,12 @@ async def workers(session: Session, since: int) -> list[WorkerRow]:
     return [WORKERS.read(values) for values in await session.fetch(SEEN_SINCE, since)]
 
 
-async def held_leases(session: Session, tenants: tuple[str, ...] | None) -> dict[tuple[str, str, str], int]:
+async def held_leases(
+    session: Session, tenants: tuple[str, ...] | None, until: int | None
+) -> dict[tuple[str, str, str], int]:
     """Leases in flight by (principal, worker, instance)."""
     if tenants is None:
-        found = await session.fetch(HELD)
+        found = await session.fetch(HELD, until)
     else:
-        found = await session.fetch(HELD_OF_TENANTS, [to_text(tenant) for tenant in tenants])
+        found = await session.fetch(HELD_OF_TENANTS, until, [to_text(tenant) for tenant in tenants])
     return {(principal, worker, instance): count for principal, worker, instance, count in found}

@@ -183,8 +183,10 @@ class PostgresStore:
     async def workers(self, since: int) -> list[WorkerRow]:
         return await self._read(lambda session: records.workers(session, since))
 
-    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
-        return await self._read(lambda session: records.held_leases(session, tenants))
+    async def held_leases(
+        self, tenants: tuple[str, ...] | None = None, *, until: int | None = None
+    ) -> dict[tuple[str, str, str], int]:
+        return await self._read(lambda session: records.held_leases(session, tenants, until))
 
     async def keys(self) -> list[KeyRow]:
         return await self._read(records.keys)

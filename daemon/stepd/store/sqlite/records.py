@@ -30,12 +30,12 @@ SEEN_SINCE: Final = (
 )
 HELD: Final = (
     "select principal, worker, instance, count(*) from attempts indexed by attempts_next "
-    "where next_at is not null group by principal, worker, instance"
+    "where next_at is not null and leased_at <= ifnull(?, leased_at) group by principal, worker, instance"
 )
 HELD_OF_TENANTS: Final = (
     "select a.principal, a.worker, a.instance, count(*) from attempts a indexed by attempts_next "
     "join executions e on e.id = a.execution_id where a.next_at is not null "
-    "and e.tenant in ({tenants}) group by a.principal, a.worker, a.instance"
+    "and a.leased_at <= ifnull(?, a.leased_at) and e.tenant in ({tenants}) group by a.principal, a.worker, a.instance"
 )
 AUDITED: Final = f"select id, {AUDIT.listed} from audit"
 
@@ -113,10 +113,12 @@ def workers(connection: sqlite3.Connection, since: int) -> list[WorkerRow]:
     return [WORKERS.read(values) for values in connection.execute(SEEN_SINCE, (since,))]
 
 
-def held_leases(connection: sqlite3.Connection, tenants: tuple[str, ...] | None) -> dict[tuple[str, str, str], int]:
+def held_leases(
+    connection: sqlite3.Connection, tenants: tuple[str, ...] | None, until: int | None
+) -> dict[tuple[str, str, str], int]:
     """Leases in flight by (principal, worker, instance)."""
     if tenants is None:
-        found = connection.execute(HELD)
+        found = connection.execute(HELD, (until,))
     else:
-        found = connection.execute(HELD_OF_TENANTS.format(tenants=places(tenants)), tenants)
+        found = connection.execute(HELD_OF_TENANTS.format(tenants=places(tenants)), (until, *tenants))
     return {(principal, worker, instance): count for principal, worker, instance, count in found}

@@ -193,8 +193,10 @@ class SqliteStore:
     async def workers(self, since: int) -> list[WorkerRow]:
         return await self.reader.run(lambda connection: records.workers(connection, since))
 
-    async def held_leases(self, tenants: tuple[str, ...] | None = None) -> dict[tuple[str, str, str], int]:
-        return await self.reader.run(lambda connection: records.held_leases(connection, tenants))
+    async def held_leases(
+        self, tenants: tuple[str, ...] | None = None, *, until: int | None = None
+    ) -> dict[tuple[str, str, str], int]:
+        return await self.reader.run(lambda connection: records.held_leases(connection, tenants, until))
 
     async def keys(self) -> list[KeyRow]:
         return self.writer.look(records.keys)
