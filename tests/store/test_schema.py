@@ -30,6 +30,7 @@ TABLES = [
 VERSIONS: Final = Path(stepd_migrations.__file__).parent / "versions"
 RELEASED: Final = {
     "v0001_first.py": "7359baeef8f7a45a",
+    "v0002_language.py": "7cb1b429ab1a9bfd",
 }
 """A released version is never edited: databases are out there that it has made. What is to change is a new one."""
 MADE_BY_THE_FIRST: Final = {

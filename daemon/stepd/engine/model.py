@@ -98,6 +98,18 @@ class Execution(msgspec.Struct):
     """Signals that no wait has taken yet."""
     leaves_writes: bool = False
     """It has ended, and a write of it or of its children stands. Kept for its parent."""
+    cost_nano: int = 0
+    """What its own attempts cost, in nano-units (10⁻⁹) of ``currency``, as far as their tokens have a price."""
+    currency: str | None = None
+    unpriced_tokens: int = 0
+    """Tokens of its own attempts that had no price."""
+    below: bytes | None = None
+    """What its children have used, all the way down, as JSON; None where that is nothing."""
+    budget_nano: int | None = None
+    """What it may cost with its children, in nano-units."""
+    budget_tokens: int | None = None
+    pause_reason: str | None = None
+    """Why it is paused, where no operator asked for it."""
 
 
 class Step(msgspec.Struct):
@@ -161,6 +173,8 @@ class Step(msgspec.Struct):
     """The fence at its last fresh budget: attempts up to it left nothing behind that still counts."""
     items: bytes | None = None
     """Of a step that has items or rounds: how far they are, a tally as JSON."""
+    child_usage: bytes | None = None
+    """What its child has used, as far as is known here, as JSON."""
 
 
 class Attempt(msgspec.Struct):

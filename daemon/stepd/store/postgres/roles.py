@@ -10,10 +10,10 @@ from stepd.store.base import StoreRefused
 
 WRITTEN: Final = (
     "attempts", "claims", "current_versions", "executions", "idempotency", "keys", "labels", "leavings", "payloads",
-    "pulse", "service_config", "signals", "spans", "steps", "versions", "workers",
+    "pulse", "service_config", "sessions", "signals", "spans", "steps", "usage", "versions", "workers",
 )  # fmt: skip
 """Tables whose rows a daemon adds, changes and removes."""
-APPENDED: Final = ("audit", "events", "ledger")
+APPENDED: Final = ("audit", "events", "ledger", "prices")
 """Tables whose rows a daemon adds and nobody changes; functions of the schema remove what has served its time."""
 READ: Final = ("alembic_version", "audit_retention")
 TABLES: Final = (*WRITTEN, *APPENDED, *READ)
