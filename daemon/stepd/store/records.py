@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from stepd.engine.model import Audit
-
-AUDIT_KEPT_MS: Final = 365 * 86_400_000
-"""How long audit rows are kept."""
 
 KeySource: TypeAlias = Literal["settings", "api"]
 

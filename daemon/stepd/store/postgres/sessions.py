@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
 from stepd.store.base import Tell
+from stepd.store.bounds import GRACE_AFTER_MS
 from stepd.store.postgres import upkeep
 from stepd.store.postgres.connections import Pool, Session
 from stepd.store.postgres.errors import UNIQUE_VIOLATION, Contended, code_of
@@ -63,7 +64,7 @@ class Sessions:
             await session.execute(upkeep.BEAT, now)
             return False, nothing
         await session.execute(upkeep.MOVE_PULSE, now)
-        if now - stood_at <= upkeep.GRACE_AFTER_MS:
+        if now - stood_at <= GRACE_AFTER_MS:
             return False, nothing
         await session.fetch(upkeep.LOCK_LEASED)
         await upkeep.give_grace(session, await self.now(session))

@@ -9,8 +9,6 @@ from stepd.store.base import Due, Errand, Scope
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.views import standing
 
-GRACE_AFTER_MS: Final = 5_000
-
 BEAT: Final = "insert into pulse (one, at) values (1, $1) on conflict (one) do nothing"
 PULSE: Final = "select at from pulse for update"
 MOVE_PULSE: Final = "update pulse set at = $1"

@@ -11,19 +11,17 @@ from typing import Final
 
 import msgspec
 
-from stepd.store.records import AUDIT_KEPT_MS
+from stepd.store.bounds import (
+    AUDIT_KEPT_MS,
+    CALLS_KEPT_MS,
+    CLAIMS_KEPT_MS,
+    EXECUTIONS_AT_ONCE,
+    LIVES_KEPT_MS,
+    PAYLOADS_AT_ONCE,
+    ROWS_AT_ONCE,
+)
 from stepd.store.sqlite.rows import EXECUTIONS
 from stepd.store.sqlite.transaction import Transaction
-from stepd_protocol.limits import IDEMPOTENCY_KEPT_SECONDS
-
-CLAIMS_KEPT_MS: Final = 600_000
-CALLS_KEPT_MS: Final = IDEMPOTENCY_KEPT_SECONDS * 1_000
-LIVES_KEPT_MS: Final = 86_400_000
-
-EXECUTIONS_AT_ONCE: Final = 50
-ROWS_AT_ONCE: Final = 500
-PAYLOADS_AT_ONCE: Final = 50
-"""One may have as many pages as a thousand rows."""
 
 ENDED: Final = (
     f"{EXECUTIONS.select} where remove_at is not null and remove_at <= ? and ended_at is not null "

@@ -7,10 +7,10 @@ from typing import Final
 
 from stepd.engine.model import Execution
 from stepd.store.base import Due, Errand
+from stepd.store.bounds import GRACE_AFTER_MS
 from stepd.store.sqlite.loading import read_execution
 from stepd.store.sqlite.transaction import Transaction
 
-GRACE_AFTER_MS: Final = 5_000
 NEVER: Final = (1 << 63) - 1
 
 PULSE: Final = "select at from pulse"
