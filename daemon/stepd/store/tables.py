@@ -6,10 +6,16 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from stepd.engine.work import PARKABLE
+
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 COLUMN_OF: Final = {"index": "idx"}
 """Fields whose names are words of SQL."""
+
+_PARKABLE: Final = ", ".join(f"'{status}'" for status in sorted(PARKABLE))
+OPEN_ROWS: Final = f"lease_id is null and status in ({_PARKABLE})"
+"""The condition of steps that have not ended and have no attempt."""
 
 
 class Columns(Generic[Row]):

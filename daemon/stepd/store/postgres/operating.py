@@ -18,10 +18,10 @@ from stepd.store.postgres.connections import Session
 from stepd.store.postgres.held import Held
 from stepd.store.postgres.pending import Pending, Statement
 from stepd.store.postgres.queue import Candidates, Queue
+from stepd.store.tables import OPEN_ROWS
 from stepd.store.telling import News
 from stepd.store.versions import Definitions
 
-OPEN_ROWS: Final = "lease_id is null and status in ('pending', 'queued', 'retry_wait', 'waiting')"
 PARK: Final = f"update steps set parked = $1 where execution_id = $2 and parked = $3 and {OPEN_ROWS}"
 CANCEL_HELD: Final = (
     "update steps set status = 'cancelled', parked = 0, due_at = null, timer_at = null "

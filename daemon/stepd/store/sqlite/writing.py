@@ -23,8 +23,8 @@ from stepd.store.sqlite.rows import (
     UPSERT_SPAN,
 )
 from stepd.store.sqlite.transaction import Transaction
+from stepd.store.tables import OPEN_ROWS
 
-OPEN_ROWS: Final = "lease_id is null and status in ('pending', 'queued', 'retry_wait', 'waiting')"
 PARK: Final = f"update steps set parked = ? where execution_id = ? and parked = ? and {OPEN_ROWS}"
 CANCEL_HELD: Final = (
     "update steps set status = 'cancelled', parked = 0, due_at = null, timer_at = null "
