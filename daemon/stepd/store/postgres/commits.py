@@ -32,11 +32,11 @@ from stepd.store.postgres.errors import (
 from stepd.store.postgres.notices import Teller
 from stepd.store.postgres.operating import Operating
 from stepd.store.postgres.prefetch import prefetch
+from stepd.store.units import Unit, failed, set_apart, settle, take
 from stepd.store.versions import Definitions
 
 log = logging.getLogger(__name__)
 
-BATCH_UNITS: Final = 256
 RERUNS: Final = 5
 """So often a unit is run again because others were in its way; then its caller is told that the store is contended."""
 UNIQUE_RERUNS: Final = 2
@@ -56,27 +56,15 @@ BREATH_SECONDS: Final = 0.005
 """After so long a time of computing others get their turn."""
 
 
-class _Unit:
-    """Operations to be run inside a transaction, and the caller that waits for them."""
+class _Unit(Unit):
+    """The operations to be run, and how often they were run again."""
 
-    __slots__ = ("alone", "answer", "error", "future", "operations", "runs")
+    __slots__ = ("operations", "runs")
 
     def __init__(self, operations: Sequence[Operation], future: asyncio.Future[Any]) -> None:
+        super().__init__(future)
         self.operations = operations
-        self.future = future
-        self.alone = False
         self.runs = 0
-        self.answer: Any = None
-        self.error: BaseException | None = None
-
-    def settle(self) -> None:
-        """Tells the caller, unless it has gone away."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.answer)
 
 
 class Commits:
@@ -121,24 +109,13 @@ class Commits:
         try:
             while self._waiting:
                 await asyncio.sleep(0)  # whatever becomes ready in the same pass of the loop shares the transaction
-                batch = self._take()
+                batch = take(self._waiting)
                 try:
                     await self._transact(batch)
                 except Exception as error:  # noqa: BLE001 — whatever went wrong is told to who waits, and work goes on
                     await self._recover(batch, error)
         finally:
             self._task = None
-
-    def _take(self) -> list[_Unit]:
-        """The next units that share a transaction: as many as wait, up to the bound, or one that must stand alone."""
-        batch: list[_Unit] = []
-        while self._waiting and len(batch) < BATCH_UNITS:
-            if self._waiting[0].alone and batch:
-                break
-            batch.append(self._waiting.popleft())
-            if batch[-1].alone:
-                break
-        return batch
 
     async def _transact(self, batch: list[_Unit]) -> None:
         """Runs the batch, commits it, and tells its callers and those who wait for news. Raises what went wrong."""
@@ -150,7 +127,7 @@ class Commits:
         spoiled = await self._perform(transaction, batch)
         if spoiled is not None:
             await connection.execute("rollback")
-            self._set_apart([unit for unit in batch if unit is not spoiled])
+            set_apart(self._waiting, batch, spoiled)
             spoiled.settle()
             return
         tell = Tell(ready=False, executions={}, timer=None)
@@ -158,8 +135,7 @@ class Commits:
         await transaction.flush(self._teller.notice(tell))
         self._committing = True
         await connection.execute("commit")
-        for unit in batch:
-            unit.settle()
+        settle(batch)
         self._teller.tell(tell)
 
     async def _perform(self, transaction: Operating, batch: Sequence[_Unit]) -> _Unit | None:
@@ -191,10 +167,10 @@ class Commits:
             # It may have been committed: those who wait look for themselves.
             log.warning("A commit was not answered: %s", told)
             self._teller.tell_everything()
-            _refuse(batch, told)
+            settle(failed(batch, told))
             return
         again = [unit for unit in batch if _is_worth_another_run(unit, error, told, alone=len(batch) == 1)]
-        _refuse([unit for unit in batch if unit not in again], told or error)
+        settle(failed([unit for unit in batch if unit not in again], told or error))
         for unit in again:
             unit.runs += 1
             unit.alone = unit.runs > 1 or not isinstance(told, Contended | Broken)
@@ -211,12 +187,6 @@ class Commits:
             await self._connection.execute("rollback")
         except (*DRIVER_ERRORS, StoreUnavailable):
             self._disconnect()
-
-    def _set_apart(self, units: Sequence[_Unit]) -> None:
-        """Puts units back in front, each to have a transaction of its own."""
-        for unit in units:
-            unit.alone = True
-        self._waiting.extendleft(reversed(units))
 
     # -- the connection -----------------------------------------------------------------------------------------
 
@@ -248,11 +218,3 @@ def _is_worth_another_run(unit: _Unit, error: Exception, told: StoreUnavailable 
             return code_of(error) == UNIQUE_VIOLATION and unit.runs < UNIQUE_RERUNS
         case _:
             return False
-
-
-def _refuse(units: Sequence[_Unit], error: Exception) -> None:
-    """Tells each caller; each by an error of its own where it is one for callers, who add their traceback to it."""
-    for unit in units:
-        own = StoreUnavailable(str(error), error.retry_seconds) if isinstance(error, StoreUnavailable) else error
-        unit.error = own
-        unit.settle()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -24,13 +24,13 @@ from stepd.store.sqlite.connections import OPEN_WAIT_SECONDS, connect_writer
 from stepd.store.sqlite.errors import Broken, Failing, Locked, translated, unavailable
 from stepd.store.sqlite.presence import Presence
 from stepd.store.sqlite.transaction import Transaction
+from stepd.store.units import BATCH_UNITS, Unit, failed, set_apart, settle, take
 
 R = TypeVar("R")
 
 GATHER_PASSES: Final = 5
 """Passes of the loop before a batch begins: a call needs as many from its socket to the store. On an idle loop they
 take 0.02 ms together; a commit costs as much as two decisions."""
-BATCH_UNITS: Final = 256
 BATCH_SECONDS: Final = 0.005
 """After this time no further unit is begun: the loop has other work."""
 LOCKED_SECONDS: Final = 2.0
@@ -41,27 +41,15 @@ reads the log from its start, and could find a commit there whose sync failed, w
 LOCKED_PAUSE_SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
-class _Unit:
-    """Something to be run inside a transaction, and the caller that waits for it."""
+class _Unit(Unit):
+    """What is to be done, and since when it waits, in seconds of the loop."""
 
-    __slots__ = ("act", "alone", "answer", "error", "future", "since")
+    __slots__ = ("act", "since")
 
     def __init__(self, act: Callable[[Transaction], Any], future: asyncio.Future[Any], since: float) -> None:
+        super().__init__(future)
         self.act = act
-        self.future = future
         self.since = since
-        self.alone = False
-        self.answer: Any = None
-        self.error: BaseException | None = None
-
-    def settle(self) -> None:
-        """Tells the caller, unless it has gone away."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.answer)
 
 
 class Commits:
@@ -145,32 +133,21 @@ class Commits:
 
     def _run_batch(self) -> None:
         self._scheduled = None
-        batch = self._take()
+        batch = take(self._waiting)
         try:
             settled, told = self._transact(batch)
         except Locked as error:
             settled, told = self._wait_for_lock(batch, error), None
         except StoreUnavailable as error:
-            settled, told = _failed(batch, error), None
+            settled, told = failed(batch, error), None
         except BaseException as error:
-            _settle(_failed(batch, error))
+            settle(failed(batch, error))
             raise
         finally:
             self._go_on()
-        _settle(settled)
+        settle(settled)
         if told is not None:
             self.tell(told)
-
-    def _take(self) -> list[_Unit]:
-        """The next units that share a transaction: as many as wait, up to the bound, or one that must stand alone."""
-        batch: list[_Unit] = []
-        while self._waiting and len(batch) < BATCH_UNITS:
-            if self._waiting[0].alone and batch:
-                break
-            batch.append(self._waiting.popleft())
-            if batch[-1].alone:
-                break
-        return batch
 
     def _go_on(self) -> None:
         if self._waiting:
@@ -198,7 +175,8 @@ class Commits:
             raise unavailable_now from error
         if spoiled is not None:
             self._roll_back(connection)
-            return self._set_apart(batch, spoiled), None
+            set_apart(self._waiting, batch, spoiled)
+            return [spoiled], None
         self.committed(connection.total_changes)
         return batch, told
 
@@ -259,14 +237,6 @@ class Commits:
             self._disconnect()
         return told
 
-    def _set_apart(self, batch: list[_Unit], spoiled: _Unit) -> list[_Unit]:
-        """Puts the neighbours of a unit that spoiled its transaction back in front, each to have one of its own."""
-        neighbours = [unit for unit in batch if unit is not spoiled]
-        for unit in neighbours:
-            unit.alone = True
-        self._waiting.extendleft(reversed(neighbours))
-        return [spoiled]
-
     def _wait_for_lock(self, batch: list[_Unit], error: Locked) -> list[_Unit]:
         """Puts the batch back to be tried again after a pause; answers the units that have waited long enough."""
         now = self._loop.time()
@@ -276,17 +246,4 @@ class Commits:
             pause = LOCKED_PAUSE_SECONDS[min(self._pauses, len(LOCKED_PAUSE_SECONDS) - 1)]
             self._pauses += 1
             self._scheduled = self._loop.call_later(pause, self._run_batch)
-        return _failed(given_up, error)
-
-
-def _failed(units: list[_Unit], error: BaseException) -> list[_Unit]:
-    """Gives each unit the error; a copy of its own where it is one for callers, who each add their traceback to it."""
-    for unit in units:
-        own = StoreUnavailable(str(error), error.retry_seconds) if isinstance(error, StoreUnavailable) else error
-        unit.error = own
-    return units
-
-
-def _settle(units: Iterable[_Unit]) -> None:
-    for unit in units:
-        unit.settle()
+        return failed(given_up, error)
