@@ -5,6 +5,7 @@ from __future__ import annotations
 from stepd.engine.commands import Actor
 from stepd.engine.model import Audit
 from stepd.service.base import Caller, Daemon
+from stepd.store.base import Scope
 from stepd_protocol.problems import Problem
 
 DONE = "done"
@@ -58,3 +59,14 @@ async def note_refusal(
         now = await daemon.store.now()
         await daemon.store.audit([row_of(caller, now, action, object_, tenant, f"refused: {problem.code}")])
     return problem
+
+
+async def note_refused_change(
+    daemon: Daemon, caller: Caller, action: str, execution_id: str, problem: Problem
+) -> Problem:
+    """As ``note_refusal``, of a change to one execution: with its tenant, which is looked up only for a row."""
+    if problem.status not in REFUSALS:
+        return problem
+    standing = await daemon.store.standing(execution_id, Scope(caller.tenants))
+    tenant = None if standing is None else standing.tenant
+    return await note_refusal(daemon, caller, action, execution_id, tenant, problem)

@@ -10,11 +10,11 @@ from stepd.engine import canonical
 from stepd.engine.commands import Cancel, Command, Conflict, Done, InvalidInput, NotFound, Pause, Resume
 from stepd.service import views
 from stepd.service.answers import conflict, execution_ref, no_execution, no_workflow, reply
-from stepd.service.audit import actor_of, note_refusal
+from stepd.service.audit import actor_of, note_refusal, note_refused_change
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, summary
 from stepd.service.starts import key_fault, read_start
-from stepd.store.base import Begin, Decide, Scope, Started, UnknownWorkflow
+from stepd.store.base import Begin, Decide, Started, UnknownWorkflow
 from stepd.store.keeping import KeyConflict, Remember, Replayed
 from stepd_protocol.executions import CancelRequest
 from stepd_protocol.problems import FieldFault, Problem, make_problem
@@ -132,9 +132,7 @@ async def _change(daemon: Daemon, caller: Caller, execution_id: str, action: str
         case Done(status):
             return await _changed(daemon, caller, execution_id, status)
         case Conflict():
-            standing = await daemon.store.standing(execution_id, Scope(caller.tenants))
-            tenant = None if standing is None else standing.tenant
-            return await note_refusal(daemon, caller, action, execution_id, tenant, conflict(answer))
+            return await note_refused_change(daemon, caller, action, execution_id, conflict(answer))
         case NotFound():
             return no_execution(execution_id)
     raise TypeError(f"the engine answered {action} with {type(answer).__name__}")

@@ -13,11 +13,11 @@ from stepd.engine.resolutions import Close, KeyUsed, Resolved, Result, ResumeWit
 from stepd.engine.resolving import ACTION, answer_again
 from stepd.ids import new_id
 from stepd.service.answers import conflict, no_execution, reply, too_large
-from stepd.service.audit import actor_of, note_refusal
+from stepd.service.audit import actor_of, note_refused_change
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, shown, summary
 from stepd.service.starts import key_fault
-from stepd.store.base import Decide, Scope
+from stepd.store.base import Decide
 from stepd_protocol.admin import CloseResolution, Resolution, ResolveAnswer, ResumeResolution, StepResult
 from stepd_protocol.executions import StandingWrite
 from stepd_protocol.limits import Limits
@@ -70,9 +70,7 @@ async def _refuse(daemon: Daemon, caller: Caller, execution_id: str, key: str, a
                 problem = make_problem("invalid_output", summary(faults), errors=faults)
         case _:
             raise TypeError(f"the engine answered a resolution with {type(answer).__name__}")
-    standing = await daemon.store.standing(execution_id, Scope(caller.tenants))
-    tenant = None if standing is None else standing.tenant
-    return await note_refusal(daemon, caller, ACTION, execution_id, tenant, problem)
+    return await note_refused_change(daemon, caller, ACTION, execution_id, problem)
 
 
 def _reply(resolved: Resolved) -> Reply:

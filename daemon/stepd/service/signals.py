@@ -13,7 +13,7 @@ from stepd.engine.commands import Conflict, InvalidInput, NotFound, Signal, TooM
 from stepd.ids import new_id
 from stepd.service import views
 from stepd.service.answers import conflict, execution_ref, no_execution, reply, too_large
-from stepd.service.audit import actor_of, note_refusal, row_of
+from stepd.service.audit import actor_of, note_refusal, note_refused_change, row_of
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, summary
 from stepd.service.starts import key_fault
@@ -61,9 +61,7 @@ async def signal(daemon: Daemon, caller: Caller, execution_id: str, body: bytes,
                 return Reply(kept.status, body_again, (("Idempotency-Replayed", "true"),))
             answer = NotFound()
     problem = _not_signalled(answer, execution_id, request.name, key)
-    standing = await daemon.store.standing(execution_id, Scope(caller.tenants))
-    tenant = None if standing is None else standing.tenant
-    return await note_refusal(daemon, caller, "execution.signal", execution_id, tenant, problem)
+    return await note_refused_change(daemon, caller, "execution.signal", execution_id, problem)
 
 
 async def publish(daemon: Daemon, caller: Caller, body: bytes, key: str | None) -> Answer:
