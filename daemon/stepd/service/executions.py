@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from stepd.engine import canonical
 from stepd.engine.commands import Cancel, Command, Conflict, Done, InvalidInput, NotFound, Pause, Resume
 from stepd.service import views
 from stepd.service.answers import conflict, execution_ref, no_execution, no_workflow, reply
 from stepd.service.audit import actor_of, note_refusal, note_refused_change
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, summary
-from stepd.service.starts import key_fault, read_start
+from stepd.service.idempotency import key_fault, remember, replayed
+from stepd.service.starts import read_start
 from stepd.store.base import Begin, Decide, Started, UnknownWorkflow
-from stepd.store.keeping import KeyConflict, Remember, Replayed
+from stepd.store.keeping import KeyConflict, Replayed
 from stepd_protocol.executions import CancelRequest
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 
@@ -35,17 +35,14 @@ async def start(daemon: Daemon, caller: Caller, body: bytes, key: str | None, tr
     command, version = read
     now = await daemon.store.now()
     accepted = _Accepted(daemon, now)
-    remember = None
-    if key is not None:
-        remember = Remember(caller.principal, START_TARGET, key, canonical.digest(body), accepted.kept)
-    (answer,) = await daemon.store.submit(Begin(command, version, remember))
+    idempotency = remember(caller, START_TARGET, key, body, accepted.kept)
+    (answer,) = await daemon.store.submit(Begin(command, version, idempotency))
     match answer:
         case Started():
             return accepted.reply(answer)
         case Replayed(kept):
             if _is_in_reach(caller, kept.body):
-                headers = (("Location", kept.location or ""), ("Idempotency-Replayed", "true"))
-                return Reply(kept.status, kept.body, headers)
+                return replayed(kept)
             answer = KeyConflict()
     problem = _not_started(answer, command.workflow, version, key)
     return await note_refusal(daemon, caller, "execution.start", command.workflow, command.tenant, problem)

@@ -16,7 +16,7 @@ from stepd.service.answers import conflict, no_execution, reply, too_large
 from stepd.service.audit import actor_of, note_refused_change
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, invalid_request, shown, summary
-from stepd.service.starts import key_fault
+from stepd.service.idempotency import REPLAYED, key_fault
 from stepd.store.base import Decide
 from stepd_protocol.admin import CloseResolution, Resolution, ResolveAnswer, ResumeResolution, StepResult
 from stepd_protocol.executions import StandingWrite
@@ -30,9 +30,10 @@ Request: TypeAlias = ResumeResolution | CloseResolution
 
 async def resolve(daemon: Daemon, caller: Caller, execution_id: str, body: bytes, key: str | None) -> Answer:
     """Resolves an execution. The same key, body and operator again: the first answer, for ever."""
-    fault = _no_key() if key is None else key_fault(key)
-    if fault is not None or key is None:
-        return fault or _no_key()
+    if key is None:
+        return _no_key()
+    if (fault := key_fault(key)) is not None:
+        return fault
     request = _read(body, daemon.settings.limits)
     if isinstance(request, Problem):
         return request
@@ -82,7 +83,7 @@ def _reply(resolved: Resolved) -> Reply:
         standing_writes=[StandingWrite(step=step, index=None) for step in resolved.standing_writes],
         resolution=Resolution(id=resolved.resolution_id, at=format_time(resolved.at), operator=resolved.operator),
     )
-    headers = (("Idempotency-Replayed", "true"),) if resolved.replayed else ()
+    headers = (REPLAYED,) if resolved.replayed else ()
     return reply(200, answer, *headers)
 
 

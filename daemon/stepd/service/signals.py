@@ -16,9 +16,9 @@ from stepd.service.answers import conflict, execution_ref, no_execution, reply, 
 from stepd.service.audit import actor_of, note_refusal, note_refused_change, row_of
 from stepd.service.base import Answer, Caller, Daemon, Reply
 from stepd.service.decoding import BodyDecoder, summary
-from stepd.service.starts import key_fault
+from stepd.service.idempotency import key_fault, remember, replayed
 from stepd.store.base import Decide, Scope, Viewed
-from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
+from stepd.store.keeping import Keep, KeyConflict, Replayed
 from stepd_protocol.executions import PublishAnswer, PublishRequest, SignalRequest
 from stepd_protocol.fields import Payload
 from stepd_protocol.names import ExecutionStatus
@@ -47,9 +47,12 @@ async def signal(daemon: Daemon, caller: Caller, execution_id: str, body: bytes,
     command = Signal(actor_of(caller), request.name, _payload(request.payload))
     accepted = _Accepted(daemon, await daemon.store.now())
     target = f"POST /v1/executions/{execution_id}/signals"
-    remember = _remember(caller, target, key, body, accepted.kept)
     operation = Decide(
-        command, execution_id=execution_id, tenants=caller.tenants, idempotency=remember, seen_by=caller.sees()
+        command,
+        execution_id=execution_id,
+        tenants=caller.tenants,
+        idempotency=remember(caller, target, key, body, accepted.kept),
+        seen_by=caller.sees(),
     )
     (answer,) = await daemon.store.submit(operation)
     match answer:
@@ -58,7 +61,7 @@ async def signal(daemon: Daemon, caller: Caller, execution_id: str, body: bytes,
         case Replayed(kept):
             body_again = await _said_again(daemon, caller, execution_id, kept.body)
             if body_again is not None:
-                return Reply(kept.status, body_again, (("Idempotency-Replayed", "true"),))
+                return replayed(kept, body_again)
             answer = NotFound()
     problem = _not_signalled(answer, execution_id, request.name, key)
     return await note_refused_change(daemon, caller, "execution.signal", execution_id, problem)
@@ -74,24 +77,24 @@ async def publish(daemon: Daemon, caller: Caller, body: bytes, key: str | None) 
         return request
     if (fault := _fault(daemon, request, key)) is not None:
         return fault
-    remember = _remember(caller, PUBLISH_TARGET, key, body, _kept_of_publish)
-    if remember is not None:
-        begun = Remember(caller.principal, BEGUN_TARGET, remember.key, remember.body_hash, _begun)
+    idempotency = remember(caller, PUBLISH_TARGET, key, body, _kept_of_publish)
+    if idempotency is not None:
+        begun = msgspec.structs.replace(idempotency, target=BEGUN_TARGET, encode=_begun)
         (answer,) = await daemon.store.submit(Keep(None, [], begun))
         if isinstance(answer, KeyConflict):
-            return await _conflict_of_publish(daemon, caller, request.name, remember.key)
-        kept = await daemon.store.remembered(caller.principal, PUBLISH_TARGET, remember.key)
+            return await _conflict_of_publish(daemon, caller, request.name, key)
+        kept = await daemon.store.remembered(caller.principal, PUBLISH_TARGET, idempotency.key)
         if kept is not None:
-            return Reply(kept.status, kept.body, (("Idempotency-Replayed", "true"),))
+            return replayed(kept)
     source = canonical.digest(canonical.encode([caller.principal, key or new_id(), canonical.digest(body)]))
     command = Signal(actor_of(caller), request.name, _payload(request.payload), source)
     await _deliver(daemon, caller, request.correlation, command)
     outcome = PublishAnswer(delivered=await daemon.store.delivered(source))
     tenant = caller.tenants[0] if caller.tenants is not None and len(caller.tenants) == 1 else None
     row = row_of(caller, await daemon.store.now(), "event.publish", request.name, tenant)
-    (answer,) = await daemon.store.submit(Keep(outcome, [row], remember))
+    (answer,) = await daemon.store.submit(Keep(outcome, [row], idempotency))
     if isinstance(answer, Replayed):
-        return Reply(answer.kept.status, answer.kept.body, (("Idempotency-Replayed", "true"),))
+        return replayed(answer.kept)
     return reply(202, outcome)
 
 
@@ -161,10 +164,6 @@ def _fault(daemon: Daemon, request: SignalRequest | PublishRequest, key: str | N
 
 def _payload(raw: Payload) -> bytes:
     return bytes(raw) if isinstance(raw, Raw) else b"null"
-
-
-def _remember(caller: Caller, target: str, key: str | None, body: bytes, encode: Any) -> Remember | None:
-    return None if key is None else Remember(caller.principal, target, key, canonical.digest(body), encode)
 
 
 def _begun(_: Any) -> tuple[int, str | None, bytes]:

@@ -14,8 +14,8 @@ from stepd.service.base import Caller
 from stepd.service.decoding import BodyDecoder, invalid_request, shown
 from stepd.service.traces import read_traceparent
 from stepd_protocol.executions import StartRequest
-from stepd_protocol.limits import IDEMPOTENCY_KEY_LENGTH_MAX, Limits
-from stepd_protocol.problems import FieldFault, Problem, make_problem
+from stepd_protocol.limits import Limits
+from stepd_protocol.problems import FieldFault, Problem
 from stepd_protocol.times import parse_time
 
 
@@ -53,14 +53,6 @@ def read_start(
         traceparent=read_traceparent(traceparent),
     )
     return start, request.version
-
-
-def key_fault(key: str) -> Problem | None:
-    """422 where an ``Idempotency-Key`` is not 1 to 255 visible ASCII characters."""
-    if 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX and all("!" <= character <= "~" for character in key):
-        return None
-    detail = f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters, not {shown(key)}"
-    return make_problem("invalid_request", detail)
 
 
 def _faults(request: StartRequest) -> list[FieldFault]:
