@@ -1,23 +1,21 @@
 """Owns the part of the table of routes that administers: resolutions, keys and the audit log."""
 
-from typing import Annotated, Final
+from typing import Final
 
-from msgspec import Meta
+from msgspec.structs import replace
 
 from stepd.http import handlers
+from stepd.http.shared import IDEMPOTENCY, REPLAYED
 from stepd.http.table import Parameter, Route, Success
 from stepd_protocol import admin, executions
 from stepd_protocol.fields import ShortText, Time
-from stepd_protocol.limits import IDEMPOTENCY_KEY_LENGTH_MAX
 
 _LIMIT = Parameter(name="limit", type=executions.PageLimit, about="how many at most")
 _CURSOR = Parameter(name="cursor", type=str, about="`next` of the page before; it holds that page's filters")
 
-_IDEMPOTENCY = Parameter(
-    name="Idempotency-Key",
-    place="header",
+_IDEMPOTENCY = replace(
+    IDEMPOTENCY,
     required=True,
-    type=Annotated[str, Meta(min_length=1, max_length=IDEMPOTENCY_KEY_LENGTH_MAX, pattern=r"^[!-~]+$")],
     about="of this execution, for ever: the same key, body and operator get the first answer again",
 )
 
@@ -38,7 +36,7 @@ ADMIN_ROUTES: Final = (
                 status=200,
                 type=admin.ResolveAnswer,
                 about="done; the ledger has it",
-                headers=(("Idempotency-Replayed", "`true` where this is the first answer again"),),
+                headers=(REPLAYED,),
             ),
         ),
         problems=("not_found", "idempotency_conflict", "not_resolvable", "invalid_output"),
