@@ -26,6 +26,14 @@ Key: TypeAlias = Annotated[
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+WorkflowName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="WORKFLOW", help="The workflow's name.", show_default=False)
+]
+Input: TypeAlias = Annotated[
+    str | None, typer.Option(help="Its input: JSON, @file, or - for standard input.", show_default=False)
+]
+State: TypeAlias = Annotated[str | None, typer.Option(help="Its first state: JSON, @file, or -.", show_default=False)]
+Version: TypeAlias = Annotated[str | None, typer.Option(help="A version; else the current one.", show_default=False)]
 ExecutionId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The execution's id.", show_default=False)]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from stepd.cli.exits import EXIT_CODES
-from stepd.cli.options import AsJson, Key, Url, read_json, read_object, read_pairs
+from stepd.cli.options import AsJson, Input, Key, State, Url, Version, WorkflowName, read_json, read_object, read_pairs
 
 HEAD: Final = ("", "step", "status", "attempts", "output")
 OUTPUT_LENGTH: Final = 120
@@ -22,12 +22,10 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's name.", show_default=False)],
-    input: Annotated[
-        str | None, typer.Option(help="Its input: JSON, @file, or - for standard input.", show_default=False)
-    ] = None,
-    state: Annotated[str | None, typer.Option(help="Its first state: JSON, @file, or -.", show_default=False)] = None,
-    version: Annotated[str | None, typer.Option(help="A version; else the current one.", show_default=False)] = None,
+    workflow: WorkflowName,
+    input: Input = None,
+    state: State = None,
+    version: Version = None,
     correlation: Annotated[str | None, typer.Option(help="Its correlation.", show_default=False)] = None,
     steps: Annotated[
         str | None, typer.Option(help="What steps come to, by id: JSON, @file, or -.", show_default=False)

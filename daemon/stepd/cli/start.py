@@ -5,7 +5,19 @@ from typing import Annotated
 import typer
 
 from stepd.cli.exits import ENDING_EXIT_CODES
-from stepd.cli.options import AsJson, Key, Url, check_time, read_json, read_object, read_pairs
+from stepd.cli.options import (
+    AsJson,
+    Input,
+    Key,
+    State,
+    Url,
+    Version,
+    WorkflowName,
+    check_time,
+    read_json,
+    read_object,
+    read_pairs,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -15,12 +27,10 @@ def register(app: typer.Typer) -> None:
 
 
 def start(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's name.", show_default=False)],
-    input: Annotated[
-        str | None, typer.Option(help="Its input: JSON, @file, or - for standard input.", show_default=False)
-    ] = None,
-    state: Annotated[str | None, typer.Option(help="Its first state: JSON, @file, or -.", show_default=False)] = None,
-    version: Annotated[str | None, typer.Option(help="A version; else the current one.", show_default=False)] = None,
+    workflow: WorkflowName,
+    input: Input = None,
+    state: State = None,
+    version: Version = None,
     correlation: Annotated[str | None, typer.Option(help="A text to find it by.", show_default=False)] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; may be repeated.", show_default=False)
