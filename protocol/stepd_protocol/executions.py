@@ -10,6 +10,7 @@ from stepd_protocol.fields import (
     Count,
     Id,
     Index,
+    Money,
     Payload,
     Priority,
     ReasonText,
@@ -101,16 +102,18 @@ class ParentView(Answer, frozen=True, kw_only=True):
 
 
 class UsageTotal(Answer, frozen=True, kw_only=True):
-    """Tokens and money of a whole execution."""
+    """Tokens and money of a whole execution, with its children."""
 
     input_tokens: Count = 0
     cache_read_tokens: Count = 0
     cache_write_tokens: Count = 0
     output_tokens: Count = 0
     reasoning_tokens: Count = 0
-    cost: float | None = None
+    cost: Money
     currency: str | None = None
+    """Null while nothing was priced."""
     unpriced_tokens: Count = 0
+    """Tokens that had no price when they were reported: they are not in `cost`."""
 
 
 class ExecutionError(Answer, frozen=True, kw_only=True):
@@ -150,6 +153,16 @@ class StaleOutcome(Answer, frozen=True, kw_only=True):
     """Shown with `include=payloads`."""
 
 
+class UsageView(Usage, frozen=True, kw_only=True):
+    """What an attempt used of one model, and what that cost by the prices that stood when it was first reported."""
+
+    cost: Money
+    currency: str | None = None
+    unpriced_tokens: Count = 0
+    prices_version: int | None = None
+    """The version of the table of prices that it was priced by."""
+
+
 class AttemptView(Answer, frozen=True, kw_only=True):
     """One attempt of a step and the worker that had it."""
 
@@ -165,7 +178,7 @@ class AttemptView(Answer, frozen=True, kw_only=True):
     """What is known of what it did outside."""
     error: ErrorInfo | None
     progress: Raw
-    usage: list[Usage]
+    usage: list[UsageView]
     stale_outcome: StaleOutcome | None
 
 

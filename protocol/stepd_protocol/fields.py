@@ -40,3 +40,12 @@ JsonSchema: TypeAlias = dict[str, Any] | bool
 """A JSON Schema 2020-12 document."""
 Payload: TypeAlias = Raw | UnsetType
 """JSON that passes through as its own bytes; UNSET where it was left out."""
+
+Money: TypeAlias = Annotated[
+    Raw,
+    Meta(
+        description="An amount of money, exact to nine decimals: a number as its digits came; null where nothing has "
+        "a price.",
+        extra_json_schema={"type": ["number", "null"]},
+    ),
+]

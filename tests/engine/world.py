@@ -29,6 +29,7 @@ from stepd_protocol.limits import Limits
 
 ACTOR = c.Actor("tester")
 WORKER = "w"
+NOTHING_REPORTED = c.Reported()
 VERIFICATIONS = ("absent_verified", "compensated_verified", "accepted")
 """An operator's word may call a doubtful write failed."""
 
@@ -99,16 +100,23 @@ class World(Memory):
         assert granted is None or isinstance(granted, c.Granted)
         return granted
 
-    def heartbeat(self, attempt: Attempt, *, started: bool = False, fence: int | None = None) -> Any:
+    def heartbeat(
+        self,
+        attempt: Attempt,
+        *,
+        started: bool = False,
+        fence: int | None = None,
+        reported: c.Reported = NOTHING_REPORTED,
+    ) -> Any:
         fence = attempt.fence if fence is None else fence
-        return self.run(c.Heartbeat(attempt.id, attempt.principal, fence, started, c.Reported()))
+        return self.run(c.Heartbeat(attempt.id, attempt.principal, fence, started, reported))
 
     def complete(self, attempt: Attempt, output: Any = None, state: dict[str, Any] | None = None, **more: Any) -> Any:
         patch = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (state or {}).items()}
         raw = msgspec.json.encode(output)
         digest = repr((output, state))
-        fence = more.pop("fence", attempt.fence)
-        return self.run(c.Complete(attempt.id, attempt.principal, fence, raw, patch, digest, c.Reported(), 1000))
+        fence, reported = more.pop("fence", attempt.fence), more.pop("reported", NOTHING_REPORTED)
+        return self.run(c.Complete(attempt.id, attempt.principal, fence, raw, patch, digest, reported, 1000))
 
     def fail(self, attempt: Attempt, class_: str = "retryable", effect: Any = None, **more: Any) -> Any:
         command = c.Fail(
@@ -122,7 +130,7 @@ class World(Memory):
             retry_in_ms=more.get("retry_in_ms"),
             retry_at=more.get("retry_at"),
             digest=repr((class_, effect)),
-            reported=c.Reported(),
+            reported=more.get("reported", NOTHING_REPORTED),
             jitter=more.get("jitter", 1000),
         )
         return self.run(command)

@@ -17,7 +17,7 @@ INSIDE_OTHERS = {
     "ErrorInfo Evidence ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer MatchedRules",
     "ParentView Previous Price ProtocolInfo Repeat Resolution ResumeResolution Retry Rule ServedWork Serves Settled",
     "SignalNotTaken SimulatedFailure SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step",
-    "StepResult StepView Update UsageTotal VersionView WorkerView",
+    "StepResult StepView Update UsageTotal UsageView VersionView WorkerView",
 }
 
 

@@ -13,6 +13,7 @@ from stepd.service.lives import Work
 from stepd.service.views import Shown, execution_summary, execution_view
 from stepd.store.base import ExecutionRows
 from stepd_protocol.executions import BlockedView, ExecutionView
+from stepd_protocol.fields import NULL
 from stepd_protocol.limits import Limits
 from stepd_protocol.times import format_time
 from tests.service.rows import NOW, attempt, execution, step
@@ -112,8 +113,8 @@ def test_an_error_has_its_step_and_its_cause() -> None:
 
 
 def test_tokens_without_a_price_are_counted_as_such() -> None:
-    usage = view(execution(graph="ppp", input_tokens=5, cache_read_tokens=4, output_tokens=3, reasoning_tokens=2)).usage
-    assert (usage.unpriced_tokens, usage.cost, usage.currency) == (14, None, None)
+    usage = view(execution(graph="ppp", input_tokens=5, unpriced_tokens=5)).usage
+    assert (usage.unpriced_tokens, usage.cost, usage.currency) == (5, NULL, None)
 
 
 def test_payloads_are_those_of_the_step_or_of_the_execution() -> None:

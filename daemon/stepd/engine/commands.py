@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stepd.engine.model import Attempt, Execution, Step
+from stepd.engine.pricing import PriceTable
 from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
 
 
@@ -33,6 +34,8 @@ class Reported(msgspec.Struct, frozen=True):
     progress: bytes | None = None
     usage: bytes | None = None
     spans: tuple[SpanReport, ...] = ()
+    prices: PriceTable | None = None
+    """The prices of now, by which usage is priced that is reported here first."""
 
 
 class Parent(msgspec.Struct, frozen=True):

@@ -1,32 +1,44 @@
-"""What an attempt reports beside its outcome: progress, usage and spans, summed into its execution."""
+"""What an attempt reports beside its outcome: progress, usage and spans, priced and summed into its execution."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
-from stepd.engine.canonical import decode, encode
 from stepd.engine.commands import Reported
 from stepd.engine.model import Attempt, Execution, SpanRow, progress_name
+from stepd.engine.pricing import COUNTS, Line, PriceTable, capped, merged, moved, priced
 from stepd.engine.work import Work
 
-COUNTS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+Spans: TypeAlias = dict[str, tuple[str | None, list[Line] | None]]
+"""Of each span of an attempt its parent, and what itself used."""
+
+read_lines = msgspec.json.Decoder(list[Line]).decode
+"""Reads an attempt's usage as its row keeps it."""
+
+_read_spans = msgspec.json.Decoder(Spans).decode
+_encode = msgspec.json.Encoder().encode
 
 
 def take_report(work: Work, attempt: Attempt, reported: Reported) -> None:
-    """Keeps progress, usage and spans of a call; each replaces what was sent before (a span by its id)."""
+    """Keeps progress, usage and spans of a call; each replaces what was sent before (a span by its id).
+
+    A usage is priced once, when it is first reported.
+    """
     if reported.progress is not None:
         attempt.has_progress = True
         work.changes.payloads[progress_name(attempt.id)] = reported.progress
     if reported.usage is not None:
         attempt.usage_given = True
-        _set_usage(work.execution, attempt, reported.usage)
+        table = _table(work.execution, reported)
+        given = priced(read_lines(reported.usage), table, work.now, _lines(attempt))
+        _set_usage(work.execution, attempt, given, table)
     if reported.spans:
         work.changes.spans.extend(SpanRow(attempt.id, span.span_id, span.body) for span in reported.spans)
         summed = _sum_spans(work, attempt, reported)
         if not attempt.usage_given:
-            _set_usage(work.execution, attempt, summed)
+            _set_usage(work.execution, attempt, summed, _table(work.execution, reported))
 
 
 def span_usage_name(attempt_id: str) -> str:
@@ -34,28 +46,61 @@ def span_usage_name(attempt_id: str) -> str:
     return f"spans:{attempt_id}"
 
 
-def _sum_spans(work: Work, attempt: Attempt, reported: Reported) -> bytes:
+def _sum_spans(work: Work, attempt: Attempt, reported: Reported) -> list[Line]:
     """The usages of the spans sent so far; a span below which any span counts does not count itself."""
     name = span_usage_name(attempt.id)
     kept = work.payload(name)
-    known: dict[str, list[Any]] = {} if kept is None else decode(kept)
+    known: Spans = {} if kept is None else _read_spans(kept)
+    table = _table(work.execution, reported)
     for span in reported.spans:
-        known[span.span_id] = [span.parent_span_id, None if span.usage is None else msgspec.json.decode(span.usage)]
-    work.changes.payloads[name] = encode(known)
+        before = known.get(span.span_id, (None, None))[1] or ()
+        lines = None if span.usage is None else priced(read_lines(span.usage), table, work.now, before)
+        known[span.span_id] = (span.parent_span_id, lines)
+    work.changes.payloads[name] = _encode(known)
+    return merged(_counted(known))
+
+
+def _counted(spans: Spans) -> list[Line]:
     above: set[str] = set()
-    for parent, usages in known.values():
-        while usages is not None and parent in known and parent not in above:
+    for span_id, (parent, lines) in spans.items():
+        if lines is None or span_id in above:
+            continue
+        while parent in spans and parent not in above and parent != span_id:
             above.add(parent)
-            parent = known[parent][0]
-    return encode([usage for span_id, (_, usages) in known.items() if span_id not in above for usage in usages or ()])
+            parent = spans[parent][0]
+    return [line for span_id, (_, lines) in spans.items() if span_id not in above for line in lines or ()]
 
 
-def _set_usage(execution: Execution, attempt: Attempt, usage: bytes) -> None:
+def _table(execution: Execution, reported: Reported) -> PriceTable | None:
+    """The prices that count: none in another currency than what the execution has cost already."""
+    table = reported.prices
+    return table if table is None or execution.currency in (None, table.currency) else None
+
+
+def _lines(attempt: Attempt) -> list[Line]:
+    return [] if attempt.usage is None else read_lines(attempt.usage)
+
+
+def _set_usage(execution: Execution, attempt: Attempt, after: list[Line], table: PriceTable | None) -> None:
     """Replaces an attempt's usage, and moves its execution's sums by the difference."""
-    before = [] if attempt.usage is None else msgspec.json.decode(attempt.usage)
-    after = msgspec.json.decode(usage)
-    attempt.usage = usage
-    for name in COUNTS:
-        change = sum(line.get(name, 0) for line in after) - sum(line.get(name, 0) for line in before)
-        if change:
-            setattr(execution, name, getattr(execution, name) + change)
+    before = _lines(attempt)
+    attempt.usage = _encode(after)
+    if table is not None and any(line.prices == table.version and line.cost is not None for line in after):
+        execution.currency = table.currency
+    for name, old, new in zip(COUNTS, _sums(before), _sums(after), strict=True):
+        setattr(execution, name, moved(getattr(execution, name), new - old))
+    execution.cost_nano = moved(execution.cost_nano, _cost(after) - _cost(before))
+    execution.unpriced_tokens = moved(execution.unpriced_tokens, _unpriced(after) - _unpriced(before))
+
+
+def _sums(lines: list[Line]) -> list[int]:
+    counts = [line.counts for line in lines]
+    return [capped(sum(count[place] for count in counts)) for place in range(len(COUNTS))]
+
+
+def _cost(lines: list[Line]) -> int:
+    return capped(sum(line.cost or 0 for line in lines))
+
+
+def _unpriced(lines: list[Line]) -> int:
+    return capped(sum(line.unpriced for line in lines))

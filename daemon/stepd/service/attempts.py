@@ -10,10 +10,11 @@ from msgspec import UNSET, Raw
 
 from stepd.engine.definition import Compiled, CompiledStep
 from stepd.engine.model import IN_FLIGHT, NO_INDEX, Attempt, Event, progress_name, stale_name
+from stepd.service.money import usage_views
 from stepd.store.base import ExecutionRows
 from stepd_protocol.executions import AttemptView, StaleOutcome
 from stepd_protocol.fields import NULL, Payload
-from stepd_protocol.leases import ErrorInfo, Usage
+from stepd_protocol.leases import ErrorInfo
 from stepd_protocol.names import AttemptStatus, KnownEffect, ReportedEffect
 from stepd_protocol.times import format_time
 
@@ -44,7 +45,6 @@ class _StoredStale(msgspec.Struct):
 _error = msgspec.json.Decoder(_StoredError).decode
 _answer = msgspec.json.Decoder(_StoredAnswer).decode
 _stale = msgspec.json.Decoder(_StoredStale).decode
-_usage = msgspec.json.Decoder(list[Usage]).decode
 
 
 def error_info(raw: bytes) -> ErrorInfo:
@@ -90,17 +90,18 @@ def attempt_views(
     """The attempts of one step, or of one item of it, oldest first."""
     own = [attempt for attempt in rows.attempts if (attempt.ordinal, attempt.index) == (compiled.ordinal, index)]
     own.sort(key=lambda attempt: attempt.fence)
-    return [_attempt_view(attempt, compiled, rows.payloads, moments, payloads) for attempt in own]
+    return [_attempt_view(attempt, compiled, rows, moments, payloads) for attempt in own]
 
 
 def _attempt_view(
     attempt: Attempt,
     compiled: CompiledStep,
-    kept: Mapping[str, bytes],
+    rows: ExecutionRows,
     moments: Moments,
     payloads: bool,
 ) -> AttemptView:
     in_flight = attempt.status in IN_FLIGHT
+    kept, currency = rows.payloads, rows.execution.currency
     progress = kept.get(progress_name(attempt.id)) if payloads else None
     started_at = moments.begun.get(attempt.id) if compiled.start_required else attempt.leased_at
     return AttemptView(
@@ -115,7 +116,7 @@ def _attempt_view(
         effect=None if in_flight else cast(KnownEffect, attempt.effect),
         error=None if attempt.error is None else error_info(attempt.error),
         progress=NULL if progress is None else Raw(progress),
-        usage=[] if attempt.usage is None else _usage(attempt.usage),
+        usage=usage_views(attempt, currency),
         stale_outcome=_stale_outcome(attempt, kept.get(stale_name(attempt.id)), moments, payloads),
     )
 

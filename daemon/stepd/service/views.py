@@ -26,6 +26,7 @@ from stepd.engine.standing import stands
 from stepd.engine.tally import OPEN, tally_of
 from stepd.service.attempts import Moments, attempt_views, error_info
 from stepd.service.lives import Work
+from stepd.service.money import usage_total
 from stepd.store.base import ExecutionRows
 from stepd_protocol.executions import (
     AttemptView,
@@ -37,7 +38,6 @@ from stepd_protocol.executions import (
     SignalNotTaken,
     StandingWrite,
     StepView,
-    UsageTotal,
 )
 from stepd_protocol.fields import NULL
 from stepd_protocol.names import Direction, ExecutionStatus, StepStatus
@@ -150,7 +150,7 @@ def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
         "correlation": execution.correlation,
         "tenant": execution.tenant,
         "labels": _labels(execution.labels),
-        "usage": _usage(execution),
+        "usage": usage_total(execution),
         "created_at": format_time(execution.created_at),
         "started_at": time_or_null(execution.started_at),
         "ended_at": time_or_null(execution.ended_at),
@@ -175,26 +175,6 @@ def _error_view(raw: bytes | None) -> ExecutionError | None:
         message=stored.message,
         step=stored.step,
         cause=None if cause == b"null" else error_info(cause),
-    )
-
-
-def _usage(execution: Execution) -> UsageTotal:
-    """Tokens; while there are no prices, all of them are unpriced."""
-    counts = (
-        execution.input_tokens,
-        execution.cache_read_tokens,
-        execution.cache_write_tokens,
-        execution.output_tokens,
-        execution.reasoning_tokens,
-    )
-    input_, cache_read, cache_write, output, reasoning = counts
-    return UsageTotal(
-        input_tokens=input_,
-        cache_read_tokens=cache_read,
-        cache_write_tokens=cache_write,
-        output_tokens=output,
-        reasoning_tokens=reasoning,
-        unpriced_tokens=sum(counts),
     )
 
 

@@ -19,6 +19,7 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 TABLES = ("prices", "usage", "sessions")
+TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens + output_tokens + reasoning_tokens"
 REFUSED = ("update", "delete")
 """Changes of prices that triggers refuse."""
 
@@ -28,6 +29,7 @@ def upgrade() -> None:
     for table_, columns in (("executions", _executions()), ("steps", _steps())):
         for one in columns:
             op.add_column(table_, one)
+    op.execute(f"update executions set unpriced_tokens = {TOKENS} where {TOKENS} > 0")
     # Spans that come by a trace id of the caller's must find its executions.
     is_given = sa.text("traceparent is not null")
     op.create_index(

@@ -1,0 +1,53 @@
+"""Tokens and money as callers see them."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from stepd.engine.model import Attempt, Execution
+from stepd.engine.reports import read_lines
+from stepd.engine.spending import whole
+from stepd_protocol.executions import UsageTotal, UsageView
+from stepd_protocol.fields import NULL
+
+NANO = 1_000_000_000
+
+
+def amount(nano: int) -> Raw:
+    """Nano-units as a number of whole units, digit for digit."""
+    units, rest = divmod(nano, NANO)
+    return Raw(f"{units}.{rest:09}".rstrip("0").rstrip(".").encode())
+
+
+def usage_total(execution: Execution) -> UsageTotal:
+    """What an execution used with its children."""
+    spent = whole(execution)
+    return UsageTotal(
+        input_tokens=spent.input_tokens,
+        cache_read_tokens=spent.cache_read_tokens,
+        cache_write_tokens=spent.cache_write_tokens,
+        output_tokens=spent.output_tokens,
+        reasoning_tokens=spent.reasoning_tokens,
+        cost=NULL if spent.currency is None else amount(spent.cost_nano),
+        currency=spent.currency,
+        unpriced_tokens=spent.unpriced_tokens,
+    )
+
+
+def usage_views(attempt: Attempt, currency: str | None) -> list[UsageView]:
+    """What an attempt used, a line a model, and what that cost in its execution's currency."""
+    return [
+        UsageView(
+            model=line.model,
+            input_tokens=line.input_tokens,
+            cache_read_tokens=line.cache_read_tokens,
+            cache_write_tokens=line.cache_write_tokens,
+            output_tokens=line.output_tokens,
+            reasoning_tokens=line.reasoning_tokens,
+            cost=NULL if line.cost is None else amount(line.cost),
+            currency=None if line.cost is None else currency,
+            unpriced_tokens=line.unpriced,
+            prices_version=line.prices,
+        )
+        for line in ([] if attempt.usage is None else read_lines(attempt.usage))
+    ]
