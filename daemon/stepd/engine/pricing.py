@@ -142,6 +142,6 @@ def _half_even(millionths: int) -> int:
 
 
 def _sum(one: Line, other: Line) -> Line:
-    counts = (capped(a + b) for a, b in zip(one.counts, other.counts, strict=True))
+    sums = {name: capped(a + b) for name, a, b in zip(COUNTS, one.counts, other.counts, strict=True)}
     cost = None if one.cost is None or other.cost is None else capped(one.cost + other.cost)
-    return Line(one.model, *counts, cost, capped(one.unpriced + other.unpriced), one.prices)
+    return msgspec.structs.replace(one, **sums, cost=cost, unpriced=capped(one.unpriced + other.unpriced))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stepd.engine.model import Execution
-from stepd.engine.pricing import capped, moved
+from stepd.engine.pricing import COUNTS, capped, moved
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,10 +37,11 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def tokens(self) -> int:
         """All tokens, whatever they cost."""
-        return capped(sum(self.numbers[:5]))
+        return capped(sum(self.numbers[: len(COUNTS)]))
 
 
 NOTHING = Spent()
+NUMBERS = (*COUNTS, "cost_nano", "unpriced_tokens")
 
 read_spent = msgspec.json.Decoder(Spent).decode
 """Reads what ``keep_spent`` wrote."""
@@ -75,8 +76,9 @@ def whole(execution: Execution) -> Spent:
 def changed(total: Spent, before: Spent, after: Spent) -> Spent:
     """A total after one of its parts has become another, both of them in the total's currency."""
     after = in_currency(after, total.currency)
-    parts = zip(total.numbers, before.numbers, after.numbers, strict=True)
-    return Spent(*(moved(sum_, new - old) for sum_, old, new in parts), total.currency or after.currency)
+    parts = zip(NUMBERS, total.numbers, before.numbers, after.numbers, strict=True)
+    sums = {name: moved(sum_, new - old) for name, sum_, old, new in parts}
+    return msgspec.structs.replace(total, **sums, currency=total.currency or after.currency)
 
 
 def in_currency(spent: Spent, currency: str | None) -> Spent:
