@@ -1,0 +1,1 @@
+"""The page: what it shows, rendered by the daemon."""
