@@ -3,17 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TypeAlias
 
 import pytest
 
 from tests.cli.program import Program
-from tests.support.daemon import Daemon, clean_environment, running
-
-ROOT = Path(__file__).resolve().parents[2]
-STOP_SECONDS = 20
+from tests.support.daemon import Daemon, running
+from tests.support.process import running_program
 
 StartWorker: TypeAlias = Callable[..., "subprocess.Popen[str]"]
 
@@ -35,27 +32,9 @@ def stepd(daemon: Daemon) -> Program:
 def start_worker(daemon: Daemon) -> Iterator[StartWorker]:
     """Starts a worker's command from the project's root; `python` is this Python. It is stopped after the test."""
     with ExitStack() as workers:
-        yield lambda *command: workers.enter_context(_process(daemon.url, *command))
 
+        def start(*command: str) -> "subprocess.Popen[str]":
+            words = [sys.executable if word == "python" else word for word in command]
+            return workers.enter_context(running_program(*words, STEPD_URL=daemon.url))
 
-@contextmanager
-def _process(url: str, *command: str) -> Iterator["subprocess.Popen[str]"]:
-    arguments = [sys.executable if word == "python" else word for word in command]
-    process = subprocess.Popen(
-        arguments,
-        cwd=ROOT,
-        env=clean_environment() | {"STEPD_URL": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=STOP_SECONDS)
-        finally:
-            process.kill()
-            process.wait()
+        yield start

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.conftest import ROOT
 from tests.support.daemon import clean_environment
+from tests.support.process import ROOT
 from tests.support.wait import eventually
 
 DEMO = ROOT / "examples" / "catalogue" / "demo.py"

@@ -12,8 +12,8 @@ from typing import Any
 from stepd_worker import ApiError, Client, Worker, Workflow
 from tests.sdk.running import RunningWorker, wait_for
 from tests.support.daemon import clean_environment
+from tests.support.process import ROOT
 
-ROOT = Path(__file__).parents[2]
 START_SECONDS = 20.0
 
 

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,10 @@ import pytest
 from stepd_worker import Client
 from stepd_worker.http import read_catalogue, workflows_of
 from tests.sdk.running import wait_for
-from tests.sdk.served import ROOT, is_served, serving
+from tests.sdk.served import is_served, serving
 from tests.sdk.service import plain, running_service
-from tests.support.daemon import Daemon, clean_environment
+from tests.support.daemon import Daemon
+from tests.support.process import ROOT, running_program
 
 SOUND = (
     '[[capability]]\nname = "pay"\nversion = "1"\nmethod = "POST"\nurl = "https://p.example/c"\neffect = "read_only"\n'
@@ -100,23 +99,9 @@ def test_steps_and_capabilities_must_go_together(tmp_path: Path) -> None:
     assert list(flow.bodies) == ["look"], "it is served, to say that the integration is missing"
 
 
-@contextmanager
-def http_worker(daemon: Daemon, catalogue: Path, **environment: str) -> Iterator["subprocess.Popen[str]"]:
-    """`python -m stepd_worker http`, as a process."""
-    command = [sys.executable, "-m", "stepd_worker", "http", "--catalogue", str(catalogue), "--url", daemon.url]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=clean_environment() | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.communicate(timeout=SECONDS)
+def _command(catalogue: Path, url: str | None = None) -> list[str]:
+    where = [] if url is None else ["--url", url]
+    return [sys.executable, "-m", "stepd_worker", "http", "--catalogue", str(catalogue), *where]
 
 
 def test_the_ready_worker_runs_steps_without_code(daemon: Daemon, client: Client, tmp_path: Path) -> None:
@@ -131,7 +116,7 @@ def test_the_ready_worker_runs_steps_without_code(daemon: Daemon, client: Client
         definition = json.loads((tmp_path / "flow.json").read_text())
         definition["steps"][0]["retry"] = {"initial_seconds": 0.05}
         (tmp_path / "flow.json").write_text(json.dumps(definition))
-        with http_worker(daemon, file, KEY_OF_PEOPLE="k-1", PEOPLE=service.url) as worker:
+        with running_program(*_command(file, daemon.url), KEY_OF_PEOPLE="k-1", PEOPLE=service.url) as worker:
             wait_for(lambda: worker.poll() is not None or is_served(client, "by-http"), "the worker to serve")
             started = client.start("by-http", {"id": 7})
             assert client.result(started["id"], timeout_seconds=SECONDS) == {"name": "Ada"}
@@ -158,8 +143,9 @@ def test_a_call_ends_before_its_lease_does(daemon: Daemon, client: Client, tmp_p
 
 def test_the_command_says_what_is_wrong_with_a_catalogue(tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text("")
-    command = [sys.executable, "-m", "stepd_worker", "http", "--catalogue", str(tmp_path / "empty.toml")]
-    told = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        _command(tmp_path / "empty.toml"), cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
+    )
     assert (told.returncode, told.stdout) == (2, "")
     assert "serves nothing: name a [[workflow]]" in told.stderr
 

@@ -10,7 +10,7 @@ import pytest
 from stepd_worker import Context, Repeat, Rule, Workflow
 from stepd_worker.__main__ import main
 from stepd_worker.mermaid import mermaid
-from tests.sdk.served import ROOT
+from tests.support.process import ROOT
 
 shown = Workflow("shown", "3", on_failure="compensate", output={"kept": True})
 
