@@ -8,10 +8,10 @@ import typer
 
 from stepd.cli.evidence import evidence_lines, has_late_outcome, uncertain_steps
 from stepd.cli.exits import REFUSED, Ended
-from stepd.cli.journal import step_name
 from stepd.cli.options import read_json
 from stepd.cli.printing import say
-from stepd.cli.shown import json_for_people
+from stepd.wording.journal import step_name
+from stepd.wording.shown import json_for_people
 
 _Json = Mapping[str, Any]
 

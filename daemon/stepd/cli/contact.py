@@ -7,7 +7,7 @@ from typing import Final
 import typer
 
 from stepd.cli.exits import UNAVAILABLE, USAGE, Ended, code_for_problem
-from stepd.cli.shown import json_for_machines, shown
+from stepd.wording.shown import json_for_machines, shown
 from stepd_worker import ApiError, Client, StepdError, Unreachable
 
 # Long enough for a daemon that is just being restarted, short enough to wait for at a prompt.

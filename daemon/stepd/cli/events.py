@@ -38,9 +38,9 @@ def events(
 
 
 def _say_event(event: Mapping[str, Any]) -> None:
-    from stepd.cli.journal import data_text, subject_of
     from stepd.cli.printing import as_text, say
-    from stepd.cli.shown import shown
+    from stepd.wording.journal import data_text, subject_of
+    from stepd.wording.shown import shown
 
     attempt = f"  attempt {event['attempt']}" if event["attempt"] is not None else ""
     worker = f"  on {shown(event['worker'])}" if event["worker"] else ""

@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.text import Text
 
-from stepd.cli.journal import failure_text, step_name
 from stepd.cli.printing import as_text, line
 from stepd.cli.rows import PAYLOAD_LENGTH, detail_rows, headline
-from stepd.cli.shown import cut, json_for_people, shown, time_text
+from stepd.wording.journal import failure_text, step_name
+from stepd.wording.shown import cut, json_for_people, shown, time_text
 
 _Json = Mapping[str, Any]
 _WORTH_SAYING = frozenset({"error", "direction", "writes that stand", "input", "correlation", "tenant"})

@@ -47,7 +47,7 @@ def new(
     """
     from stepd.cli.contact import daemon
     from stepd.cli.printing import print_json
-    from stepd.cli.shown import shown
+    from stepd.wording.shown import shown
 
     with daemon(url, key, as_json=json) as client:
         made = client.new_key(name, scope, tenants=tenant or ())
@@ -101,7 +101,7 @@ def revoke(
     """
     from stepd.cli.contact import daemon
     from stepd.cli.printing import print_json
-    from stepd.cli.shown import shown
+    from stepd.wording.shown import shown
 
     with daemon(url, key, as_json=json) as client:
         if not force and _is_last_admin(client, id):
@@ -129,14 +129,14 @@ def _is_last_admin(client: "Client", id: str) -> bool:
 
 def _cells(one: Mapping[str, Any]) -> list[Any]:
     from stepd.cli.printing import as_text
-    from stepd.cli.shown import time_text
+    from stepd.wording.shown import time_text
 
     revoked = as_text(f"revoked {time_text(one['revoked_at'])}", "red") if one["revoked_at"] else ""
     return [one["id"], one["name"], _listed(one["scopes"]), _tenants(one), time_text(one["created_at"]), revoked]
 
 
 def _listed(words: list[str]) -> str:
-    from stepd.cli.shown import shown
+    from stepd.wording.shown import shown
 
     return ", ".join(map(shown, words))
 

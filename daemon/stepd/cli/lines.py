@@ -6,10 +6,10 @@ from typing import Any, Final
 from rich.text import Text
 
 from stepd.cli.contact import explain
-from stepd.cli.journal import tell
 from stepd.cli.printing import as_text, say
 from stepd.cli.rows import blocked_text
-from stepd.cli.shown import duration_text, seconds_between
+from stepd.wording.journal import tell
+from stepd.wording.shown import duration_text, seconds_between
 from stepd_worker import StepdError
 
 TIME_WIDTH: Final = 11

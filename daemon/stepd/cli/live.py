@@ -11,11 +11,11 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from stepd.cli.contact import explain
-from stepd.cli.journal import step_name
 from stepd.cli.printing import as_text, columns, console, line
 from stepd.cli.rows import headline
-from stepd.cli.shown import now_text
 from stepd.cli.steps import STEP_HEAD, StepHistory, step_cells
+from stepd.wording.journal import step_name
+from stepd.wording.shown import now_text
 from stepd_worker import StepdError
 
 # What stands around the steps: headline, head of the table, what is left out, trouble, the cursor's own line.

@@ -102,7 +102,7 @@ def show(
 def _say_page(page: Mapping[str, Any]) -> None:
     from stepd.cli.printing import columns, say
     from stepd.cli.rows import EXECUTION_HEAD, execution_cells
-    from stepd.cli.shown import now_text, shown
+    from stepd.wording.shown import now_text, shown
 
     now = now_text()
     if not page["items"]:
@@ -117,8 +117,8 @@ def _say_page(page: Mapping[str, Any]) -> None:
 def _say_execution(view: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
     from stepd.cli.printing import columns, say
     from stepd.cli.rows import attempt_lines, detail_rows, headline
-    from stepd.cli.shown import now_text
     from stepd.cli.steps import STEP_HEAD, StepHistory, step_cells
+    from stepd.wording.shown import now_text
 
     now, history = now_text(), StepHistory()
     for event in events:

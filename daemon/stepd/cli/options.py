@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from stepd.cli.exits import NOT_FOUND, Ended
-from stepd.cli.shown import cut, shown
+from stepd.wording.shown import cut, shown
 
 if TYPE_CHECKING:
     import msgspec

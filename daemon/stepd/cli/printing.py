@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from stepd.cli.shown import json_for_machines, shown
+from stepd.wording.shown import json_for_machines, shown
 
 Cell: TypeAlias = str | Text
 """Text from data is escaped on the way; a `Text` is taken as it is."""

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from stepd.cli.journal import failure_text, step_name
 from stepd.cli.printing import Cell, as_text, line, status_text
-from stepd.cli.shown import cut, duration_text, json_for_people, seconds_between, shown, time_text
+from stepd.wording.journal import failure_text, step_name
+from stepd.wording.shown import cut, duration_text, json_for_people, seconds_between, shown, time_text
 
 EXECUTION_HEAD: Final = ("id", "workflow", "version", "status", "created", "elapsed", "")
 NOTE_LENGTH: Final = 160

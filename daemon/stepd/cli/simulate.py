@@ -82,7 +82,7 @@ def _named(pairs: list[str] | None, option: str, *, unique: bool = True) -> Iter
 
 def _lines(answer: Mapping[str, Any]) -> Iterator[Any]:
     from stepd.cli.printing import as_text, columns, line, status_text
-    from stepd.cli.shown import duration_text
+    from stepd.wording.shown import duration_text
 
     took = duration_text(answer["simulated_seconds"])
     workflow, simulated = as_text(answer["workflow"], "bold"), as_text("simulated", "dim")
@@ -95,10 +95,10 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _cells(step: Mapping[str, Any]) -> list[Any]:
-    from stepd.cli.journal import failure_text, step_name
     from stepd.cli.printing import status_text
-    from stepd.cli.shown import cut, json_for_people
     from stepd.cli.steps import sign
+    from stepd.wording.journal import failure_text, step_name
+    from stepd.wording.shown import cut, json_for_people
 
     words = failure_text(step["error"]) if step["error"] else ""
     if "output" in step:
@@ -113,9 +113,9 @@ def _cells(step: Mapping[str, Any]) -> list[Any]:
 
 
 def _rows(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from stepd.cli.journal import failure_text, step_name
     from stepd.cli.rows import PAYLOAD_LENGTH
-    from stepd.cli.shown import cut, json_for_people, shown
+    from stepd.wording.journal import failure_text, step_name
+    from stepd.wording.shown import cut, json_for_people, shown
 
     for rules in answer["rules"]:
         matched = ", ".join(map(shown, rules["rule_ids"])) or "the default"

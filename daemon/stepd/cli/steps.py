@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from stepd.cli.journal import failure_text, step_name
 from stepd.cli.printing import STATUS_STYLES, Cell, as_text, console
 from stepd.cli.rows import NOTE_LENGTH, blocked_text
-from stepd.cli.shown import cut, duration_text, seconds_between, shown
+from stepd.wording.journal import failure_text, step_name
+from stepd.wording.shown import cut, duration_text, seconds_between, shown
 
 STEP_HEAD: Final = ("", "step", "status", "attempt", "elapsed", "")
 

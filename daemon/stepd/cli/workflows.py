@@ -56,7 +56,7 @@ def use(
 
 def _cells(workflow: Mapping[str, Any], version: Mapping[str, Any]) -> list[Any]:
     from stepd.cli.printing import as_text
-    from stepd.cli.shown import time_text
+    from stepd.wording.shown import time_text
 
     served = as_text("yes", "green") if version["served"] else as_text("no", "yellow")
     return [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepd.cli.shown import (
+from stepd.wording.shown import (
     cut,
     duration_text,
     json_for_machines,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepd.cli.journal import tell
+from stepd.wording.journal import tell
 from stepd_protocol.names import EVENT_TYPES
 from tests.cli.answers import event
 

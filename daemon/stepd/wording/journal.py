@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from stepd.cli.shown import cut, duration_text, json_for_people, seconds_between, shown
+from stepd.wording.shown import cut, duration_text, json_for_people, seconds_between, shown
 from stepd_protocol.times import format_time
 
 Event: TypeAlias = Mapping[str, Any]
