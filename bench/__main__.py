@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import platform
 import tempfile
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -17,17 +14,12 @@ from uuid import uuid4
 from bench import items, measures, standing
 from bench.fill import fill
 from bench.processes import Served, daemon, floor
+from bench.table import Row, latency_row, publish, spread
 
 RESULTS = Path(__file__).parent / "results" / "latest.md"
-
-
-class Row(NamedTuple):
-    """One line of the table."""
-
-    what: str
-    figure: str
-    floor: str = ""
-    ratio: str = ""
+SETTING = """SQLite with full
+sync, one daemon and one worker process of the SDK. The floor is a bare route under the same HTTP server that
+decodes and encodes the same bytes, measured right before and after each figure; other work moves both."""
 
 
 class Plan(NamedTuple):
@@ -53,17 +45,13 @@ def main() -> None:
     plan = Plan(
         0.1 if quick else 1.0, 1 if quick else 3, arguments.ended // (10 if quick else 1), arguments.soak_minutes
     )
-    text = (
-        "\n".join(
-            [
-                *_head("python -m bench --quick" if quick else "make bench"),
-                *(f"| {' | '.join(row)} |" for row in asyncio.run(run(plan))),
-            ]
-        )
-        + "\n"
+    publish(
+        arguments.output,
+        "Benchmark",
+        "python -m bench --quick" if quick else "make bench",
+        SETTING,
+        asyncio.run(run(plan)),
     )
-    arguments.output.write_text(text)
-    print(text)
 
 
 async def run(plan: Plan) -> list[Row]:
@@ -94,11 +82,8 @@ async def _throughput(bare: Served, served: Served, steps: int, concurrency: int
     with tempfile.TemporaryDirectory(prefix="stepd-bench-") as name:
         found = [
             await _beside(bare, concurrency, lambda: measures.drain(served, steps, concurrency, count, Path(name)))
+            for _ in range(plan.rounds)
         ]
-        for _ in range(plan.rounds - 1):
-            found.append(
-                await _beside(bare, concurrency, lambda: measures.drain(served, steps, concurrency, count, Path(name)))
-            )
     rate, floor_rate = median(one for one, _ in found), median(one for _, one in found)
     ratio = median(one * steps / beside for one, beside in found)
     what = f"executions of {steps} no-op step{'s' * (steps > 1)}, worker concurrency {concurrency}"
@@ -128,8 +113,7 @@ async def _heartbeats(bare: Served, served: Served) -> Row:
 
 async def _latency(served: Served, folder: Path, plan: Plan) -> Row:
     times = await measures.latencies(served, max(30, int(300 * plan.scale)), folder)
-    p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
-    return Row("start to done, one at a time", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    return latency_row(times)
 
 
 async def _fan_out(bare: Served, served: Served, folder: Path, plan: Plan) -> Row:
@@ -183,16 +167,10 @@ async def _standing(plan: Plan) -> list[Row]:
     many = f"{count:,} sleeping and {count:,} waiting executions"
     return [
         Row(f"{many}, idle", f"{stand.cpu * 100:.2f} % of a core, {stand.bytes_each / 1000:.1f} KB each"),
-        Row(f"start to done beside {many} (floor: without)", _spread(stand.beside), _spread(stand.quiet)),
-        Row(f"an event to its own of {count:,} that wait for its name", _spread(stand.events)),
-        Row(
-            f"{count:,} sleeps that end at once", f"all over in {up.over:.1f} s; claims meanwhile {_spread(up.claims)}"
-        ),
+        Row(f"start to done beside {many} (floor: without)", spread(stand.beside), spread(stand.quiet)),
+        Row(f"an event to its own of {count:,} that wait for its name", spread(stand.events)),
+        Row(f"{count:,} sleeps that end at once", f"all over in {up.over:.1f} s; claims meanwhile {spread(up.claims)}"),
     ]
-
-
-def _spread(times: list[float]) -> str:
-    return f"p50 {times[len(times) // 2] * 1000:.1f} ms, p99 {times[int(len(times) * 0.99)] * 1000:.1f} ms"
 
 
 async def _with_ended(plan: Plan) -> Row:
@@ -216,20 +194,6 @@ async def _with_ended(plan: Plan) -> Row:
     what = f"five steps, concurrency 32, with {plan.ended:,} ended executions in the file (floor: with 1,000)"
     ratio = median(many) / median(few)
     return Row(what, f"{median(many):,.0f} steps/s", f"{median(few):,.0f} steps/s", f"{ratio:.2f}")
-
-
-def _head(command: str) -> list[str]:
-    now = datetime.now(UTC).strftime("%Y-%m-%d")
-    return [
-        "# Benchmark",
-        "",
-        f"Taken on {now} by `{command}`: {os.cpu_count()} cores, Python {platform.python_version()}, SQLite with full",
-        "sync, one daemon and one worker process of the SDK. The floor is a bare route under the same HTTP server that",
-        "decodes and encodes the same bytes, measured right before and after each figure; other work moves both.",
-        "",
-        "| figure | stepd | floor | ratio |",
-        "|---|---|---|---|",
-    ]
 
 
 if __name__ == "__main__":

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -22,21 +19,16 @@ import asyncpg
 
 from bench import measures
 from bench.processes import Served, daemon, worker
+from bench.table import Row, latency_row, publish
 from tests.support.postgres import Cluster, make_in, prepare
 
 RESULTS = Path(__file__).parent / "results" / "postgres.md"
+SETTING = """a PostgreSQL on
+the same machine that waits for the disk, and worker processes of the SDK. The floor is bare: as many
+connections as the worker's concurrency, each inserting one row a commit, right before and after each figure."""
 FLOOR_SECONDS = 1.5
 TABLE = "create table if not exists bench_floor (id bigint generated always as identity primary key, at bigint)"
 COMMIT = "insert into bench_floor (at) values ($1)"
-
-
-class Row(NamedTuple):
-    """One line of the table; the floor is of bare commits at the same concurrency."""
-
-    what: str
-    figure: str
-    floor: str = ""
-    ratio: str = ""
 
 
 class Place(NamedTuple):
@@ -64,9 +56,7 @@ def main() -> None:
             place = Place(made.daemon_url, made.url)
         rows = asyncio.run(run(place, scale=0.2 if arguments.quick else 1.0, rounds=1 if arguments.quick else 3))
     command = "python -m bench.postgres --quick" if arguments.quick else "make bench"
-    lines = [*_head(command), *(f"| {' | '.join(row)} |" for row in rows)]
-    arguments.output.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    publish(arguments.output, "Benchmark on PostgreSQL", command, SETTING, rows)
 
 
 async def run(place: Place, scale: float, rounds: int) -> list[Row]:
@@ -87,8 +77,7 @@ async def run(place: Place, scale: float, rounds: int) -> list[Row]:
             rate, floor = await _beside(place, 8, lambda: measures.heartbeats_per_second(first, 8))
             rows.append(Row("heartbeats, 8 at a time", f"{rate:,.0f}/s", _commits(floor), f"{rate / floor:.2f}"))
             times = await measures.latencies(first, max(30, int(200 * scale)), folder)
-            p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
-            rows.append(Row("start to done, one at a time", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"))
+            rows.append(latency_row(times))
             with daemon(folder, place.url) as second:
 
                 async def both() -> float:
@@ -144,20 +133,6 @@ async def _beside(place: Place, concurrency: int, measure: Callable[[], Awaitabl
 
 def _commits(rate: float) -> str:
     return f"{rate:,.0f} commits/s"
-
-
-def _head(command: str) -> list[str]:
-    now = datetime.now(UTC).strftime("%Y-%m-%d")
-    return [
-        "# Benchmark on PostgreSQL",
-        "",
-        f"Taken on {now} by `{command}`: {os.cpu_count()} cores, Python {platform.python_version()}, a PostgreSQL on",
-        "the same machine that waits for the disk, and worker processes of the SDK. The floor is bare: as many",
-        "connections as the worker's concurrency, each inserting one row a commit, right before and after each figure.",
-        "",
-        "| figure | stepd | floor | ratio |",
-        "|---|---|---|---|",
-    ]
 
 
 if __name__ == "__main__":
