@@ -18,12 +18,13 @@ from stepd.http.routes import routes_of
 from stepd.http.server import log_unawaited, run_server
 from stepd.http.sockets import BindRefused, Listening, listen
 from stepd.loops.courier import Courier
+from stepd.loops.lag import Lag
 from stepd.loops.pulse import Pulse
 from stepd.loops.recovery import recover
 from stepd.loops.retention import Retention
 from stepd.loops.runner import Loop, run_loop
 from stepd.loops.sweeper import Sweeper
-from stepd.observing import Observing
+from stepd.observing import Observing, Watching
 from stepd.service.base import Daemon
 from stepd.service.directory import Directory
 from stepd.service.dispatcher import Dispatcher
@@ -36,6 +37,7 @@ from stepd.starting import StartRefused, StopAsked, check_certificate, make_stor
 from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
 from stepd.store.postgres.address import without_secrets
 from stepd.telemetry.logs import set_up_logs
+from stepd.telemetry.metrics import Metrics
 
 DRAIN_LOOK_SECONDS: Final = 0.1
 
@@ -50,6 +52,7 @@ class Parts(Struct):
     app: App
     listening: Listening
     loops: list[Loop]
+    watching: Watching
     is_open: bool
 
 
@@ -107,7 +110,8 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     name = await until_available(signals, "settings", lambda: share_settings(store, settings))
     pulse = Pulse(store)
     sweeper, courier = Sweeper(store, pulse.catch_up), Courier(store)
-    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring))
+    watching = Watching(Metrics())
+    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring, watching))
     await until_available(signals, "pulse", pulse.run_once)
     if store.alone:
         await until_available(signals, "recovery", lambda: recover(store))
@@ -122,9 +126,10 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         service_id=service.id,
         service_name=name,
         keyring=keyring,
+        telemetry=watching,
     )
     phase = Phase()
-    observing = Observing(daemon, pulse, phase)
+    observing = Observing(daemon, pulse, phase, watching.metrics)
     door = Door(keyring, loopback=listening.is_loopback)
     app = App(
         routes_of(settings),
@@ -134,15 +139,16 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         bounds=Bounds(settings.limits.request_bytes),
         hooks=observing,
     )
-    loops: list[Loop] = [pulse, keyring]
+    loops: list[Loop] = [pulse, keyring, Lag(watching.metrics.lag.observe)]
     if settings.loops:
         loops += [sweeper, courier, Retention(store)]
-    return Parts(daemon, phase, app, listening, loops, door.is_open)
+    return Parts(daemon, phase, app, listening, loops, watching, door.is_open)
 
 
 async def _serve(parts: Parts, signals: StopSignals) -> int:
     """Serves until a signal comes, drains, and closes; answers the exit status."""
-    loops = [asyncio.create_task(run_loop(loop), name=loop.name) for loop in parts.loops]
+    told = parts.watching.round_over
+    loops = [asyncio.create_task(run_loop(loop, told), name=loop.name) for loop in parts.loops]
     settings = parts.daemon.settings
     server = asyncio.create_task(
         run_server(parts.app, parts.listening, parts.phase, settings.tls_certificate, settings.tls_key)
@@ -220,9 +226,15 @@ async def _say_goodbye(parts: Parts) -> None:
 
 
 def _pass_on(
-    tell: Tell, dispatcher: Dispatcher, watch: Watch, sweeper: Sweeper, courier: Courier, keyring: Keyring
+    tell: Tell,
+    dispatcher: Dispatcher,
+    watch: Watch,
+    sweeper: Sweeper,
+    courier: Courier,
+    keyring: Keyring,
+    watching: Watching,
 ) -> None:
-    """A commit is known to those who wait for it."""
+    """A commit is known to those who wait for it, and to who counts."""
     if tell.ready or tell.everything:
         dispatcher.wake()
     if tell.executions or tell.everything:
@@ -233,6 +245,7 @@ def _pass_on(
         courier.wake.set()
     if tell.keys or tell.everything:
         keyring.wake.set()
+    watching.committed(tell)
 
 
 def _dismiss(keyring: Keyring, dispatcher: Dispatcher, watch: Watch) -> None:

@@ -37,7 +37,11 @@ class Figures:
 
 
 def figures(http: Http) -> Figures:
-    text = http.get("/metrics").text
+    return read_figures(http.get("/metrics").text)
+
+
+def read_figures(text: str) -> Figures:
+    """What stands in Prometheus' text format."""
     return Figures(tuple(_line(line) for line in text.splitlines() if line and not line.startswith("#")))
 
 

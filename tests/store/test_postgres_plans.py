@@ -31,6 +31,8 @@ BY_INDEX = {
     "remembered": records.KEPT,
     "lives": records.SEEN_SINCE,
     "held": records.HELD,
+    "counts": lists.COUNTS,
+    "flight": lists.FLIGHT,
     "queued executions": lists.QUEUED,
     "ended": removal.ENDED,
     "forget claims": removal.FORGET_CLAIMS,

@@ -54,6 +54,8 @@ BY_KEY = {
     "due executions": upkeep.DUE_EXECUTIONS,
     **{f"next {number}": statement for number, statement in enumerate(upkeep.NEXT_DUE)},
     "open": upkeep.OPEN,
+    "counts": lists.COUNT,
+    "flight": lists.FLIGHT,
     "queue": f"{lists.QUEUE} where {lists.CLAIMABLE}",
 }
 IN_ORDER = {

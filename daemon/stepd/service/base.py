@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from stepd.engine.commands import Refused
 from stepd.service.readlog import ReadLog
 from stepd.store.base import Scope, Store
 from stepd_protocol.problems import Problem
@@ -56,6 +57,23 @@ class Reply(msgspec.Struct):
 Answer: TypeAlias = "Reply | Problem"
 
 
+WorkerCall: TypeAlias = Literal["heartbeat", "complete", "fail"]
+
+
+class Telemetry(Protocol):
+    """Who hears of what happens here and leaves no trace in the store. Hearing it neither waits nor fails."""
+
+    def refused(self, call: WorkerCall, lease_id: str, refused: Refused) -> None:
+        """A worker's call was refused."""
+
+
+class Silent:
+    """Telemetry that keeps nothing."""
+
+    def refused(self, call: WorkerCall, lease_id: str, refused: Refused) -> None:
+        """Nobody wants to know."""
+
+
 class Daemon(msgspec.Struct):
     """The parts a call may use; put together in ``main``."""
 
@@ -70,3 +88,4 @@ class Daemon(msgspec.Struct):
     reads: ReadLog = msgspec.field(default_factory=ReadLog)
     simulating: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(1))
     """One simulation is computed at a time."""
+    telemetry: Telemetry = msgspec.field(default_factory=Silent)

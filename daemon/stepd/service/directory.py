@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -120,6 +120,16 @@ class Directory:
         """Whether a live worker serves such a step."""
         now = _now()
         return any(life.live_until(now) > now and life.serves_work(work, now) for life in self._lives.values())
+
+    def are_served(self, works: Iterable[Work]) -> list[bool]:
+        """The same for many of them; what that costs doesn't grow with the lives that serve other workflows."""
+        now = _now()
+        by_workflow: dict[str, list[Life]] = {}
+        for life in self._lives.values():
+            if life.live_until(now) > now:
+                for workflow in {entry.workflow for entry in life.serves}:
+                    by_workflow.setdefault(workflow, []).append(life)
+        return [any(life.serves_work(work, now) for life in by_workflow.get(work.workflow, ())) for work in works]
 
     def is_version_served(self, workflow: str, version: str, tenants: tuple[str, ...] | None = None) -> bool:
         """Whether a live worker serves any step of the version, for any of these tenants."""

@@ -65,7 +65,7 @@ def _event_named(last_event_id: str, standing: Execution) -> int | Problem:
 async def _events(daemon: Daemon, caller: Caller, execution_id: str, after: int) -> AsyncIterator[bytes]:
     """Ends after the last event of an ended execution, when the daemon stops, and when the key is revoked."""
     yield OPENING
-    with daemon.watch.follow(execution_id, caller) as follower:
+    with daemon.watch.stream(execution_id, caller) as follower:
         while not follower.ended:
             page = await daemon.store.events(execution_id, after, PAGE)
             if page:

@@ -66,6 +66,18 @@ class Watch:
         self._admits = admits
         self._followers: dict[str, set[Follower]] = {}
         self._stopped = False
+        self.streams = 0
+        """Of those who follow, how many are streams."""
+
+    @contextmanager
+    def stream(self, execution_id: str, caller: Caller) -> Iterator[Follower]:
+        """Follows an execution for a stream."""
+        self.streams += 1
+        try:
+            with self.follow(execution_id, caller) as follower:
+                yield follower
+        finally:
+            self.streams -= 1
 
     @contextmanager
     def follow(self, execution_id: str, caller: Caller) -> Iterator[Follower]:

@@ -9,7 +9,7 @@ from msgspec import UnsetType
 
 from stepd.engine.commands import Alive, Complete, Fail, Granted, Heartbeat, NotFound, Refused, Told
 from stepd.service.answers import execution_ref, lease_refused, no_lease, reply, seconds, stopping
-from stepd.service.base import Answer, Caller, Daemon, Reply
+from stepd.service.base import Answer, Caller, Daemon, Reply, WorkerCall
 from stepd.service.decoding import BodyDecoder, summary
 from stepd.service.granting import leases_of
 from stepd.service.lives import Life, LifeKey
@@ -55,7 +55,7 @@ async def heartbeat(daemon: Daemon, caller: Caller, lease_id: str, body: bytes) 
     (answer,) = await daemon.store.submit(Decide(command, attempt_id=lease_id))
     daemon.directory.beats(lease_id, caller.principal)
     if not isinstance(answer, Alive):
-        return _not_taken(daemon, lease_id, answer)
+        return _not_taken(daemon, "heartbeat", lease_id, answer)
     cancel = None if answer.cancel is None else wire.CancelWish(reason=answer.cancel)
     alive = wire.HeartbeatAnswer(
         expires_at=format_time(answer.expires_at),
@@ -141,7 +141,8 @@ async def _settle(daemon: Daemon, caller: Caller, outcome: Outcome) -> Answer:
         _note(daemon, life, dealt.leases)
     daemon.directory.beats(command.attempt_id, caller.principal)
     if not isinstance(answer, Told):
-        return _not_taken(daemon, command.attempt_id, answer)
+        call: WorkerCall = "complete" if isinstance(command, Complete) else "fail"
+        return _not_taken(daemon, call, command.attempt_id, answer)
     unservable = isinstance(command, Fail) and command.class_ == "unservable" and answer.disposition == "requeued"
     daemon.directory.ends(command.attempt_id, unservable=unservable)
     if answer.faults:
@@ -187,8 +188,9 @@ def _riding_claim(daemon: Daemon, caller: Caller, outcome: Outcome) -> tuple[Lif
     return _arrive(daemon, caller, request)
 
 
-def _not_taken(daemon: Daemon, lease_id: str, answer: Any) -> Problem:
+def _not_taken(daemon: Daemon, call: WorkerCall, lease_id: str, answer: Any) -> Problem:
     if isinstance(answer, Refused):
+        daemon.telemetry.refused(call, lease_id, answer)
         if answer.reason != "lease_expired":
             daemon.directory.ends(lease_id)
         return lease_refused(answer)

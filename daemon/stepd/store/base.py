@@ -9,14 +9,14 @@ the engine filled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
-from stepd.engine.work import Settings
+from stepd.engine.work import Changes, Settings
 from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
 from stepd.store.reads import (
     Due,
@@ -32,6 +32,8 @@ from stepd.store.reads import (
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 
 __all__ = [
+    "COUNTED_MAX",
+    "Batch",
     "Begin",
     "BeginChild",
     "Deal",
@@ -61,6 +63,10 @@ __all__ = [
     "Viewed",
     "WorkflowRow",
 ]
+
+
+COUNTED_MAX: Final = 1_000_000
+"""Counting more of one kind would take too long for what it says."""
 
 
 class StoreUnavailable(Exception):
@@ -192,6 +198,16 @@ class UnknownWorkflow(msgspec.Struct):
 Operation: TypeAlias = Decide | Begin | Deal | BeginChild | Keep
 
 
+class Batch(msgspec.Struct, frozen=True):
+    """How one commit went: how many units of work shared it, and how long it took (s)."""
+
+    units: int
+    seconds: float
+    """From the beginning of the transaction to its end."""
+    commit_seconds: float
+    """Of that, until the commit was durable."""
+
+
 class Tell(msgspec.Struct):
     """What a commit made true, for those who wait: told once after each commit."""
 
@@ -207,6 +223,10 @@ class Tell(msgspec.Struct):
     """Something is to be carried between an execution and its parent or its children."""
     everything: bool = False
     """Whatever was told of other daemons' commits may be incomplete: who waits looks for himself."""
+    written: list[Changes] = []
+    """What this daemon's decisions wrote, in order; nothing of what others did."""
+    batch: Batch | None = None
+    """Of a commit of this daemon's decisions."""
 
 
 class Store(Protocol):
@@ -304,7 +324,10 @@ class Store(Protocol):
         """Ids of executions that have a claimable step of one of these ``(workflow, version, step, tenant)``."""
 
     async def counts(self) -> dict[str, int]:
-        """Executions by status."""
+        """Executions by status, those that there are; of each status no more than ``COUNTED_MAX`` are counted."""
+
+    async def flight(self) -> dict[str, int]:
+        """Attempts that have not ended, by status."""
 
     # calls with a key
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:

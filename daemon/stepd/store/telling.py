@@ -9,13 +9,14 @@ from stepd.store.base import Tell
 class News:
     """What one unit of work has to tell, should it be committed."""
 
-    __slots__ = ("errands", "executions", "keys", "ready", "timer")
+    __slots__ = ("changes", "errands", "executions", "keys", "ready", "timer")
 
     def __init__(self) -> None:
         self.ready = False
         self.executions: dict[str, tuple[int, str]] = {}
         self.timer: int | None = None
         self.keys = self.errands = False
+        self.changes: list[Changes] = []
 
     def written(self, changes: Changes) -> None:
         """Hears of changes once they are written."""
@@ -23,6 +24,7 @@ class News:
         self.errands = self.errands or changes.errands
         if changes.events:
             self.executions[changes.execution.id] = (changes.execution.seq, changes.execution.status)
+        self.changes.append(changes)
         self.wake_at(changes.timer())
 
     def wake_at(self, time: int | None) -> None:
@@ -36,5 +38,6 @@ class News:
         told.keys = told.keys or self.keys
         told.errands = told.errands or self.errands
         told.executions.update(self.executions)
+        told.written += self.changes
         if self.timer is not None and (told.timer is None or self.timer < told.timer):
             told.timer = self.timer

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from stepd.clock import Clock
-from stepd.store.base import Operation, StoreUnavailable, Tell
+from stepd.store.base import Batch, Operation, StoreUnavailable, Tell
 from stepd.store.operations import Operations
 from stepd.store.postgres.connections import connect
 from stepd.store.postgres.errors import (
@@ -121,6 +121,7 @@ class Commits:
         """Runs the batch, commits it, and tells its callers and those who wait for news. Raises what went wrong."""
         self._committing = False
         connection = await self._connected()
+        began = perf_counter()
         transaction = Operating(connection, self._definitions, self._clock)
         await connection.execute("begin")
         await prefetch(transaction, [operation for unit in batch for operation in unit.operations])
@@ -134,7 +135,10 @@ class Commits:
         transaction.news.add_to(tell)
         await transaction.flush(self._teller.notice(tell))
         self._committing = True
+        decided = perf_counter()
         await connection.execute("commit")
+        ended = perf_counter()
+        tell.batch = Batch(len(batch), ended - began, ended - decided)
         settle(batch)
         self._teller.tell(tell)
 

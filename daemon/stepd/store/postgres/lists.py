@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from stepd.engine.model import Execution
-from stepd.store.base import ExecutionFilter, QueueLine, Scope
+from stepd.store.base import COUNTED_MAX, ExecutionFilter, QueueLine, Scope
 from stepd.store.listing import Dialect, page_of_executions
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import EXECUTIONS, numbered
 from stepd.store.scope import in_scope
+from stepd_protocol.names import EXECUTION_STATUSES
 
 DIALECT: Final = Dialect(leading_join="join", among="{} in (select jsonb_array_elements_text(?::text::jsonb))")
 CLAIMABLE: Final = "s.status = 'queued' and s.parked = 0"
@@ -21,7 +22,11 @@ QUEUED: Final = (
     "select distinct s.execution_id from steps s where s.workflow = $1 and s.version = $2 and s.step = $3 "
     f"and s.tenant is not distinct from $4::text and {CLAIMABLE} limit $5"
 )
-COUNTS: Final = "select status, count(*) from executions group by status"
+COUNTS: Final = (
+    "select s.status, (select count(*) from (select 1 from executions e where e.status = s.status limit $2) found) "
+    "from unnest($1::text[]) as s (status)"
+)
+FLIGHT: Final = "select status, count(*) from attempts where next_at is not null group by status"
 
 
 async def executions(session: Session, filter_: ExecutionFilter, scope: Scope, limit: int) -> list[Execution]:
@@ -54,5 +59,11 @@ async def queued_executions(
 
 
 async def counts(session: Session) -> dict[str, int]:
-    """Executions by status."""
-    return dict(await session.fetch(COUNTS))
+    """Executions by status, each counted to a bound."""
+    counted = await session.fetch(COUNTS, EXECUTION_STATUSES, COUNTED_MAX)
+    return {status: count for status, count in counted if count}
+
+
+async def flight(session: Session) -> dict[str, int]:
+    """Attempts that have not ended, by status."""
+    return dict(await session.fetch(FLIGHT))

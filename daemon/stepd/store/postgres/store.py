@@ -169,6 +169,9 @@ class PostgresStore:
     async def counts(self) -> dict[str, int]:
         return await self._read(lists.counts)
 
+    async def flight(self) -> dict[str, int]:
+        return await self._read(lists.flight)
+
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
         return await self._read(lambda session: records.remembered(session, principal, target, key))
 

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
-from stepd.store.base import StoreUnavailable, Tell
+from stepd.store.base import Batch, StoreUnavailable, Tell
 from stepd.store.sqlite.cache import Cache
 from stepd.store.sqlite.connections import OPEN_WAIT_SECONDS, connect_writer
 from stepd.store.sqlite.errors import Broken, Failing, Locked, translated, unavailable
@@ -158,6 +158,7 @@ class Commits:
     def _transact(self, batch: list[_Unit]) -> tuple[list[_Unit], Tell | None]:
         """Runs the batch and commits it: the units to be settled, and what to tell. Raises StoreUnavailable."""
         connection = self.connection
+        began = perf_counter()
         try:
             connection.execute("begin immediate")
             self._cache.refresh(connection)
@@ -165,7 +166,10 @@ class Commits:
             told, spoiled = self._perform(connection, batch)
             if spoiled is None:
                 self._presence.check()
+                decided = perf_counter()
                 self._commit(connection)
+                ended = perf_counter()
+                told.batch = Batch(len(batch), ended - began, ended - decided)
                 self._failures = 0
         except BaseException as error:
             self._roll_back(connection)

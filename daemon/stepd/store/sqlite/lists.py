@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from stepd.engine.model import Execution
-from stepd.store.base import ExecutionFilter, QueueLine, Scope
+from stepd.store.base import COUNTED_MAX, ExecutionFilter, QueueLine, Scope
 from stepd.store.listing import Dialect, page_of_executions
 from stepd.store.scope import in_scope
 from stepd.store.sqlite.rows import EXECUTIONS
+from stepd_protocol.names import EXECUTION_STATUSES
 
 CLAIMABLE: Final = "s.status = 'queued' and s.parked = 0"
 QUEUE_LINE: Final = "s.workflow, s.version, s.step, s.tenant"
@@ -19,7 +20,10 @@ QUEUED: Final = (
     "select distinct s.execution_id from steps s indexed by steps_claimable_by_step "
     f"where s.workflow = ? and s.version = ? and s.step = ? and s.tenant is ? and {CLAIMABLE} limit ?"
 )
-COUNTS: Final = "select status, count(*) from executions group by status"
+COUNT: Final = "select count(*) from (select 1 from executions indexed by executions_status where status = ? limit ?)"
+FLIGHT: Final = (
+    "select status, count(*) from attempts indexed by attempts_next where next_at is not null group by status"
+)
 
 
 DIALECT: Final = Dialect(leading_join="cross join", among="{} in (select value from json_each(?))")
@@ -52,5 +56,11 @@ def queued_executions(
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """Executions by status."""
-    return dict(connection.execute(COUNTS).fetchall())
+    """Executions by status, each counted to a bound."""
+    counted = {status: connection.execute(COUNT, (status, COUNTED_MAX)).fetchone()[0] for status in EXECUTION_STATUSES}
+    return {status: count for status, count in counted.items() if count}
+
+
+def flight(connection: sqlite3.Connection) -> dict[str, int]:
+    """Attempts that have not ended, by status."""
+    return dict(connection.execute(FLIGHT).fetchall())

@@ -179,6 +179,9 @@ class SqliteStore:
     async def counts(self) -> dict[str, int]:
         return await self.reader.run(lists.counts)
 
+    async def flight(self) -> dict[str, int]:
+        return await self.reader.run(lists.flight)
+
     async def remembered(self, principal: str, target: str, key: str) -> Idempotency | None:
         return self.writer.look(lambda connection: records.remembered(connection, principal, target, key))
 
