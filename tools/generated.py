@@ -15,6 +15,7 @@ from stepd import keys
 from stepd.cli import exits
 from stepd.engine import transitions
 from stepd.settings import SETTINGS, Setting
+from stepd.telemetry.metrics import Metrics
 from tools import api_pages, env_example
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,12 +50,22 @@ def exit_codes() -> str:
     return "\n".join(["| code | means |", "|---|---|", *(re.sub(" {2,}", " ", row) for row in rows)]) + "\n"
 
 
+def metrics() -> str:
+    """The figures that a daemon declares."""
+    rows = (
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.about} |"
+        for one in Metrics().declared
+    )
+    return "\n".join(["| figure | kind | labels | says |", "|---|---|---|---|", *rows]) + "\n"
+
+
 WRITERS: dict[str, Callable[[], str]] = {
     "attempt-states": attempt_states,
     "settings": settings,
     "limits": limits,
     "key-variables": key_variables,
     "exit-codes": exit_codes,
+    "metrics": metrics,
     **api_pages.writers(),
 }
 

@@ -129,7 +129,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         telemetry=watching,
     )
     phase = Phase()
-    observing = Observing(daemon, pulse, phase, watching.metrics)
+    observing = Observing(daemon, pulse, phase, watching)
     door = Door(keyring, loopback=listening.is_loopback)
     app = App(
         routes_of(settings),

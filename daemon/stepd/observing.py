@@ -35,6 +35,10 @@ class Watching:
         """A commit was told."""
         self._committed.count(tell)
 
+    def show(self) -> None:
+        """Brings the figures up to now."""
+        self._committed.show()
+
     def refused(self, call: WorkerCall, lease_id: str, refused: Refused) -> None:
         """A worker's call was refused."""
         of = self.metrics.heartbeats_refused if call == "heartbeat" else self.metrics.settlements_refused
@@ -49,11 +53,12 @@ class Watching:
 class Observing:
     """The hooks of the application, and the daemon's word on its own state."""
 
-    def __init__(self, daemon: Daemon, pulse: Pulse, phase: Phase, metrics: Metrics) -> None:
+    def __init__(self, daemon: Daemon, pulse: Pulse, phase: Phase, watching: Watching) -> None:
         self._daemon = daemon
         self._pulse = pulse
         self._phase = phase
-        self._metrics = metrics
+        self._watching = watching
+        self._metrics = watching.metrics
         self._surveyor = Surveyor(daemon.store)
         self._workflows = Bounded(WORKFLOWS_MAX)
         self._shown: Survey | None = None
@@ -92,6 +97,7 @@ class Observing:
             if survey is not self._shown:
                 self._show(survey)
             metrics.look_age.set(asyncio.get_running_loop().time() - survey.taken_at)
+        self._watching.show()
         metrics.in_step.set(not self._pulse.is_stale())
         metrics.graces.inc(self._pulse.graces - self._graces)
         self._graces = self._pulse.graces

@@ -26,6 +26,7 @@ def counted(shop: Shop) -> Figures:
     committed = Committed(metrics)
     for tell in shop.told:
         committed.count(tell)
+    committed.show()
     return read_figures(metrics.written().decode())
 
 
@@ -118,7 +119,7 @@ async def test_undelivered_leases_are_counted_and_others_given_back_are_not(shop
 
 
 async def test_signals_are_counted_by_how_they_came(shop: Shop) -> None:
-    await shop.register(steps=[{"id": "w", "kind": "wait", "event": "go"}, {"id": "v", "kind": "wait", "event": "go"}])
+    await shop.register(steps=[{"id": id_, "kind": "wait", "event": "go"} for id_ in ("first", "second", "third")])
     id_ = await shop.start()
     for source in (None, None, "event-1"):
         await shop.command(id_, c.Signal(c.Actor("p"), "go", b"null", source))

@@ -1,75 +1,84 @@
 """Owns what is counted of a commit: the journal's events, and how the commit itself went."""
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
-from stepd.engine.model import Event, Signal
+from prometheus_client import Counter
+
+from stepd.engine.model import Event
 from stepd.engine.work import Changes
 from stepd.store.base import Tell
 from stepd.telemetry.metrics import STEP_ENDS, Metrics
 from stepd_protocol.names import ENDED_STATUSES
 
-Count: TypeAlias = Callable[[Changes, Event], None]
-
+LEASED: Final = "attempt.leased"
+REQUEUED: Final = "attempt.requeued"
 UNDELIVERED: Final = b'"why":"undelivered"'
+SIGNAL: Final = "signal.received"
 
 
 class Committed:
-    """Counts what this daemon's decisions have made true. A commit without such costs a look."""
+    """Counts what this daemon's decisions have made true.
+
+    It is told of each commit, and a counter of the library costs as much as looking through one: so it counts by
+    itself, and moves the counters when somebody wants to see them.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._counts: dict[str, Count] = {
-            "execution.created": _one(metrics.created.inc),
-            "execution.reconciliation_required": _one(metrics.to_reconcile.inc),
-            "attempt.leased": self._leased,
-            "attempt.failed": _one(metrics.attempts_failed.inc),
-            "attempt.orphaned": _one(metrics.orphaned.inc),
-            "attempt.lost": _one(metrics.lost.inc),
-            "attempt.late": _one(metrics.late.inc),
-            "attempt.requeued": self._requeued,
-            "step.retry_scheduled": _one(metrics.retries.inc),
-            "signal.received": self._signal,
+        self._counters: dict[str, Counter] = {
+            "execution.created": metrics.created,
+            "execution.reconciliation_required": metrics.to_reconcile,
+            LEASED: metrics.granted,
+            "attempt.failed": metrics.attempts_failed,
+            "attempt.orphaned": metrics.orphaned,
+            "attempt.lost": metrics.lost,
+            "attempt.late": metrics.late,
+            "step.retry_scheduled": metrics.retries,
+            REQUEUED: metrics.undelivered,
+            **{f"execution.{status}": metrics.ended.labels(status) for status in ENDED_STATUSES},
+            **{f"step.{end}": metrics.steps_ended.labels(end) for end in STEP_ENDS},
         }
-        self._counts |= {f"execution.{one}": _one(metrics.ended.labels(one).inc) for one in ENDED_STATUSES}
-        self._counts |= {f"step.{one}": _one(metrics.steps_ended.labels(one).inc) for one in STEP_ENDS}
+        self._counted = dict.fromkeys(self._counters, 0)
         self._by_call, self._by_event = (metrics.signals.labels(by) for by in ("call", "event"))
 
     def count(self, tell: Tell) -> None:
         """Hears of each commit."""
+        metrics, counted = self._metrics, self._counted
         if (batch := tell.batch) is not None:
-            self._metrics.batch_units.observe(batch.units)
-            self._metrics.batch_seconds.observe(batch.seconds)
-            self._metrics.commit_seconds.observe(batch.commit_seconds)
-        counts = self._counts
+            metrics.batch_units.observe(batch.units)
+            metrics.batch_seconds.observe(batch.seconds)
+            metrics.commit_seconds.observe(batch.commit_seconds)
         for changes in tell.written:
             for event in changes.events:
-                count = counts.get(event.type)
-                if count is not None:
-                    count(changes, event)
+                if event.type == LEASED:
+                    self._leased(changes)
+                elif event.type == SIGNAL:
+                    self._signal(changes)
+                elif event.type == REQUEUED and not _is_undelivered(event):
+                    continue
+                if event.type in counted:
+                    counted[event.type] += 1
 
-    def _leased(self, changes: Changes, _event: Event) -> None:
+    def show(self) -> None:
+        """Moves the counters to where they have come."""
+        for type_, count in self._counted.items():
+            if count:
+                self._counters[type_].inc(count)
+                self._counted[type_] = 0
+
+    def _leased(self, changes: Changes) -> None:
         """A lease is one decision, which makes one attempt."""
-        self._metrics.granted.inc()
         for attempt in changes.attempts.values():
             row = changes.steps.get((attempt.ordinal, attempt.index))
             if row is not None and row.due_at is not None:
                 self._metrics.claim_latency.observe(max(0, attempt.leased_at - row.due_at) / 1000)
 
-    def _requeued(self, _changes: Changes, event: Event) -> None:
-        if UNDELIVERED in event.data:
-            self._metrics.undelivered.inc()
-
-    def _signal(self, changes: Changes, _event: Event) -> None:
-        for signal in changes.signals.values():
-            if _is_new(signal, changes):
-                (self._by_call if signal.source is None else self._by_event).inc()
+    def _signal(self, changes: Changes) -> None:
+        """The signal that this decision received is the last one; others among the changes are taken by waits."""
+        received = changes.signals.get(changes.execution.signals)
+        if received is not None:
+            (self._by_call if received.source is None else self._by_event).inc()
 
 
-def _one(inc: Callable[[], None]) -> Count:
-    return lambda _changes, _event: inc()
-
-
-def _is_new(signal: Signal, changes: Changes) -> bool:
-    """The signal that this decision received is the last one; others among the changes are taken by waits."""
-    return signal.number == changes.execution.signals
+def _is_undelivered(event: Event) -> bool:
+    return UNDELIVERED in event.data

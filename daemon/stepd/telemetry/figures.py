@@ -1,6 +1,8 @@
 """Owns what figures are made of: a registry that knows what it declares, and label values that can't grow in number."""
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -8,12 +10,14 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 # When a counter began is of no use here, and would double the number of lines.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library gives it no types
@@ -50,14 +54,57 @@ class Figures:
         self.declared.append(Declared(name, "gauge", labels, about))
         return Gauge(name, about, labels, registry=self._registry)
 
-    def histogram(self, name: str, about: str, *labels: str, buckets: Iterable[float]) -> Histogram:
+    def histogram(self, name: str, about: str, *labels: str, buckets: Iterable[float]) -> "Histogram":
         """Declares one that counts by size."""
         self.declared.append(Declared(name, "histogram", labels, about))
-        return Histogram(name, about, labels, buckets=tuple(buckets), registry=self._registry)
+        made = Histogram(name, about, labels, tuple(buckets))
+        self._registry.register(made)
+        return made
 
     def written(self) -> bytes:
         """All figures in Prometheus' text format."""
         return generate_latest(self._registry)
+
+
+class Sizes:
+    """How many values were how large. Only for the event loop's thread: that makes it cost a tenth of the library's."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts one."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+
+class Histogram(Collector):
+    """Sizes by label; without labels it is ``labels()``."""
+
+    def __init__(self, name: str, about: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+        self._name, self._about, self._labels, self._bounds = name, about, labels, bounds
+        self._children: dict[tuple[str, ...], Sizes] = {}
+        if not labels:
+            self.labels()
+
+    def labels(self, *values: str) -> Sizes:
+        """What is counted under these values, one for each label."""
+        child = self._children.get(values)
+        if child is None:
+            child = self._children[values] = Sizes(self._bounds)
+        return child
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """As the registry wants it."""
+        family = HistogramMetricFamily(self._name, self._about, labels=self._labels)
+        ends = [floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]  # the library gives it no types
+        for values, child in self._children.items():
+            family.add_metric(values, list(zip(ends, accumulate(child.counts), strict=True)), child.total)
+        yield family
 
 
 class Bounded:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
-from stepd.telemetry.figures import Figures
+from stepd.telemetry.figures import Figures, Sizes
 from stepd_protocol.names import ENDED_STATUSES
 from stepd_protocol.reasons import REASONS
 
@@ -26,7 +26,7 @@ class Metrics(Figures):
         self._of_the_work()
         self._of_the_daemon()
         self._by_answer: dict[tuple[str, int], Counter] = {}
-        self._by_operation: dict[str, Histogram] = {}
+        self._by_operation: dict[str, Sizes] = {}
 
     def answered(self, operation: str, status: int, seconds: float) -> None:
         """One request came to its end."""
@@ -69,7 +69,7 @@ class Metrics(Figures):
         self.granted = counter("stepd_leases_granted_total", "Leases handed out.")
         self.claim_latency = self.histogram(
             "stepd_claim_latency_seconds", "From when a step was claimable to its lease.", buckets=LATENCY_SECONDS
-        )
+        ).labels()
         self.undelivered = counter("stepd_leases_undelivered_total", "Leases given back that had reached nobody.")
         self.steps_ended = counter(
             "stepd_steps_ended_total", "Steps that ended, by how; items and rounds count too.", "status"
@@ -109,18 +109,20 @@ class Metrics(Figures):
         self.workers = self.gauge("stepd_workers_live", "Lives of workers that count as live.")
         self.in_step = self.gauge("stepd_store_in_step", "1 while the store is there and its pulse is moved.")
         self.graces = self.counter("stepd_graces_total", "How often every lease was given its whole time again.")
-        self.batch_units = self.histogram("stepd_batch_units", "Units of work that shared a commit.", buckets=UNITS)
+        self.batch_units = self.histogram(
+            "stepd_batch_units", "Units of work that shared a commit.", buckets=UNITS
+        ).labels()
         self.batch_seconds = self.histogram(
             "stepd_batch_seconds",
             "From the beginning of a transaction to the end of its commit.",
             buckets=BATCH_SECONDS,
-        )
+        ).labels()
         self.commit_seconds = self.histogram(
             "stepd_commit_seconds", "Of that, the commit alone: the disk, or the network.", buckets=BATCH_SECONDS
-        )
+        ).labels()
         self.lag = self.histogram(
             "stepd_event_loop_lag_seconds", "How much later than due the event loop ran something.", buckets=SECONDS
-        )
+        ).labels()
         self.rounds = self.counter("stepd_background_rounds_total", "Rounds of the background loops.", "loop")
         self.failures = self.counter(
             "stepd_background_failures_total", "Rounds that failed, also for want of the store.", "loop"
