@@ -16,7 +16,7 @@ import msgspec
 from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
-from stepd.engine.work import Changes, Settings
+from stepd.engine.work import Settings
 from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
 from stepd.store.reads import (
     Due,
@@ -30,6 +30,7 @@ from stepd.store.reads import (
     WorkflowRow,
 )
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
+from stepd.store.told import Batch, Tell
 
 __all__ = [
     "COUNTED_MAX",
@@ -196,37 +197,6 @@ class UnknownWorkflow(msgspec.Struct):
 
 
 Operation: TypeAlias = Decide | Begin | Deal | BeginChild | Keep
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """How one commit went: how many units of work shared it, and how long it took (s)."""
-
-    units: int
-    seconds: float
-    """From the beginning of the transaction to its end."""
-    commit_seconds: float
-    """Of that, until the commit was durable."""
-
-
-class Tell(msgspec.Struct):
-    """What a commit made true, for those who wait: told once after each commit."""
-
-    ready: bool
-    """Some step became claimable."""
-    executions: dict[str, tuple[int, str]]
-    """Executions with new events: id → (last seq, status)."""
-    timer: int | None
-    """The earliest new time (ms, store's clock) at which the sweeper has something to do."""
-    keys: bool = False
-    """Keys were added or revoked."""
-    errands: bool = False
-    """Something is to be carried between an execution and its parent or its children."""
-    everything: bool = False
-    """Whatever was told of other daemons' commits may be incomplete: who waits looks for himself."""
-    written: list[Changes] = []
-    """What this daemon's decisions wrote, in order; nothing of what others did."""
-    batch: Batch | None = None
-    """Of a commit of this daemon's decisions."""
 
 
 class Store(Protocol):
