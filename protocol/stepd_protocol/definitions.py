@@ -102,6 +102,7 @@ class Step(Request, frozen=True, kw_only=True):
     timeout_seconds: Seconds | UnsetType | None = UNSET
     """A task: of one attempt, from its claim. A wait or workflow: of the step."""
     repeat: Repeat | UnsetType | None = UNSET
+    compensate: Name | UnsetType | None = UNSET
     # task
     effect: Effect | UnsetType = UNSET
     delivery: Delivery | UnsetType = UNSET
@@ -112,7 +113,6 @@ class Step(Request, frozen=True, kw_only=True):
     priority: Priority | UnsetType = UNSET
     foreach: Expression | UnsetType | None = UNSET
     max_parallel: Annotated[int, Meta(ge=1, le=limits.FOREACH_ITEMS_MAX)] | UnsetType | None = UNSET
-    compensate: Name | UnsetType | None = UNSET
     # wait
     event: Name | UnsetType = UNSET
     payload_schema: JsonSchema | UnsetType | None = UNSET
@@ -170,7 +170,8 @@ STEP_FIELDS: Final[dict[StepKind, frozenset[str]]] = {
     "wait": _EVERY_KIND | {"event", "payload_schema", "timeout_seconds", "on_timeout"},
     "sleep": _EVERY_KIND | {"seconds", "until"},
     "decision": _EVERY_KIND | {"hit_policy", "rules", "default"},
-    "workflow": _EVERY_KIND | {"workflow", "version", "input", "input_schema", "timeout_seconds", "repeat"},
+    "workflow": _EVERY_KIND
+    | {"workflow", "version", "input", "input_schema", "timeout_seconds", "repeat", "compensate"},
 }
 """The fields that a step of each kind may have."""
 

@@ -90,3 +90,47 @@ def test_an_execution_undoes_nothing_twice(flow: MakeFlow) -> None:
     answer = run.resolve("resume", results=[{"step": "undo", "outcome": "as_reported"}]).expect(200)
     assert (answer["status"], answer["standing_writes"]) == ("cancelled", [])
     assert run.types().count("step.compensating") == 1
+
+
+def trip(flow: MakeFlow, **child: Json) -> tuple[Flow, Flow]:
+    """A child with a write, and a parent that can undo it."""
+    below = flow(safe_write("book"), read("look"), output={"trip": cel("steps.book.output")}, **child)
+    sub = {"id": "sub", "kind": "workflow", "workflow": below.name, "compensate": "undo"}
+    return below, flow(sub, safe_write("undo"), read("confirm"), on_failure="compensate")
+
+
+def test_what_a_child_left_standing_is_undone(flow: MakeFlow) -> None:
+    below, above = trip(flow)
+    run = above.start(input={"n": 1})
+    below.claim_step("book").complete({"id": "b-1"}).expect(200)
+    below.claim_step("look").complete().expect(200)
+    above.claim_step("confirm").fail("fatal").expect(200)
+    lease = above.claim_step("undo")
+    assert lease.data["input"] == {"input": {"n": 1}, "output": {"trip": {"id": "b-1"}}}
+    assert lease.complete().expect(200)["execution"]["status"] == "failed"
+    assert run.view()["standing_writes"] == []
+
+
+def test_a_child_that_failed_is_undone_where_it_left_writes(flow: MakeFlow) -> None:
+    below, above = trip(flow, on_failure="fail")
+    run = above.start()
+    below.claim_step("book").complete({"id": "b-1"}).expect(200)
+    below.claim_step("look").fail("fatal").expect(200)
+    lease = above.claim_step("undo")
+    assert lease.data["input"] == {"input": None, "output": None}
+    assert lease.complete().expect(200)["execution"]["status"] == "failed"
+    assert run.view()["standing_writes"] == []
+
+
+def test_a_child_that_wrote_nothing_is_not_undone(flow: MakeFlow) -> None:
+    below = flow(read())
+    above = flow(
+        {"id": "sub", "kind": "workflow", "workflow": below.name, "compensate": "undo"},
+        safe_write("undo"),
+        read("confirm"),
+        on_failure="compensate",
+    )
+    run = above.start()
+    below.claim_one().complete().expect(200)
+    above.claim_step("confirm").fail("fatal").expect(200)
+    assert (run.view()["status"], run.statuses()["undo"]) == ("failed", "skipped")

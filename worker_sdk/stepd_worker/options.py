@@ -50,6 +50,8 @@ class RunOptions(StepOptions, total=False):
     """A task: of one attempt, from its claim; None for no bound. A workflow: of the step."""
     repeat: Repeat | Mapping[str, Any]
     """Runs it again, round after round, until a condition holds."""
+    compensate: StepRef
+    """The task that undoes this one where the workflow says `on_failure="compensate"`."""
 
 
 class TaskOptions(RunOptions, total=False):
@@ -64,8 +66,6 @@ class TaskOptions(RunOptions, total=False):
     foreach: Condition
     """A list: the task runs once an item, and its output is the list of outputs."""
     max_parallel: int
-    compensate: StepRef
-    """The task that undoes this one where the workflow says `on_failure="compensate"`."""
 
 
 class ChildOptions(RunOptions, total=False):

@@ -86,7 +86,11 @@ def _input_of(work: Work, success: Step) -> Any:
 
 
 def _output_of(work: Work, success: Step) -> Any:
-    """The checkpoint of a success. Raises CheckpointMismatch where it is not what the step was run for."""
+    """The checkpoint of a success, None of a child that left writes but no output. Raises CheckpointMismatch where it
+    is not what the step was run for.
+    """
+    if success.status != "succeeded":
+        return None
     raw = work.payload(output_name(success.ordinal, success.index))
     effect = work.definition.steps[success.ordinal].effect or ""
     expected = checkpoint_of(success.input_hash, success.idempotency_key, effect)

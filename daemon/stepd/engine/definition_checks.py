@@ -108,8 +108,9 @@ def _outline(fields: Fields) -> Outline:
 
 
 def _read_compensate(outline: Outline, outlines: Sequence[Outline], by_id: Mapping[str, int]) -> None:
-    if outline.kind != "task":
-        return
+    is_given = outline.fields.given.get("compensate") is not None
+    if outline.kind != "task" and not (outline.kind == "workflow" and is_given):
+        return  # a workflow step's is part of the digest only where it is given: it came later than a task's
     target = outline.fields.name("compensate")
     if target is None:
         return
