@@ -163,6 +163,16 @@ def test_writes_in_flight_are_asked_to_stop_and_what_they_did_stands(flow: MakeF
     assert view["steps"][0]["items"] == {"failed": 1, "succeeded": 1, "cancelled": 1}
 
 
+def test_a_step_keeps_the_error_of_the_item_it_failed_with(flow: MakeFlow) -> None:
+    work = each(flow, safe_write(), on_failure="fail")
+    run = start(work, *range(2))
+    first, second = work.claim(max=2)
+    first.fail("broken", effect="none")
+    second.fail("cancelled", effect="none")
+    view = run.view()
+    assert (view["status"], view["steps"][0]["error"]["class"]) == ("failed", "broken")
+
+
 def test_an_uncertain_item_is_resolved_by_its_index(flow: MakeFlow) -> None:
     work = each(flow, write(retry=AT_ONCE))
     run = start(work, "a", "b")

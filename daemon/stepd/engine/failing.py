@@ -12,6 +12,7 @@ from stepd.engine.ending import hold, make_uncertain
 from stepd.engine.model import Attempt, Step, previous_name, progress_name
 from stepd.engine.results import fail_step
 from stepd.engine.standing import end_attempt, is_ending, is_item, queue, wait_to_retry
+from stepd.engine.tally import OPEN
 from stepd.engine.transitions import What
 from stepd.engine.verdicts import Row, Verdict, backoff_ms, judge
 from stepd.engine.work import Work
@@ -66,13 +67,20 @@ def settle_failure(work: Work, attempt: Attempt, row: Step, failure: Failure, wh
     end_attempt(work, attempt, row, what, by)
     attempt.error = row.error = error_json(failure.class_, failure.message, failure.details)
     if is_item(work, row):
-        work.change_step(row.ordinal).error = row.error
+        _show_on_step(work, row)
     _keep_previous(work, attempt, row)
     _tell(work, attempt, row, failure)
     settlement = _apply(work, attempt, row, verdict, failure, due_at)
     if work.execution.direction is not None or settlement.disposition == "caught":
         advance(work, row.ordinal)
     return settlement
+
+
+def _show_on_step(work: Work, item: Step) -> None:
+    """An open step shows its items' last error. One that has failed keeps that of the item it failed with."""
+    whole = work.change_step(item.ordinal)
+    if whole.status in OPEN:
+        whole.error = item.error
 
 
 def _verdict(work: Work, row: Step, failure: Failure) -> tuple[Verdict, int]:
