@@ -16,7 +16,7 @@ from stepd.cli import exits
 from stepd.engine import transitions
 from stepd.settings import SETTINGS, Setting
 from stepd.telemetry.metrics import Metrics
-from tools import api_pages, env_example
+from tools import api_pages, dashboard, env_example
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -70,7 +70,10 @@ WRITERS: dict[str, Callable[[], str]] = {
 }
 
 
-FILES: dict[Path, Callable[[], str]] = {ROOT / "deploy" / ".env.example": env_example.text}
+FILES: dict[Path, Callable[[], str]] = {
+    ROOT / "deploy" / ".env.example": env_example.text,
+    ROOT / "deploy" / "grafana" / "stepd.json": dashboard.text,
+}
 """Files that are written as a whole."""
 
 

@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.support import debian
 from tests.support.client import Http
 from tests.support.daemon import free_port
 from tests.support.wait import eventually
@@ -22,9 +21,6 @@ ROOT: Final = Path(__file__).parents[2]
 FILES: Final = ROOT / "deploy" / "nginx"
 NAMED: Final = "STEPD_TEST_NGINX"
 """Names the program, where it is not on the path."""
-KEPT: Final = Path(sys.prefix) / "nginx"
-"""Where Debian's package is unpacked: beside what set-up installs."""
-DOWNLOAD_SECONDS: Final = 60
 OURS: Final = re.compile(r"^    (server [^ ]+:\d+ |ssl_)")
 """Lines that a test has others for, or none: the daemons' addresses, and TLS."""
 MAIN: Final = """
@@ -48,12 +44,8 @@ http {{
 @cache
 def program() -> Path | None:
     """The program: that of the machine, else of Debian's package, which is only unpacked; None where there is none."""
-    if found := os.environ.get(NAMED) or shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin"):
-        return Path(found)
-    unpacked = KEPT / "usr" / "sbin" / "nginx"
-    if not unpacked.exists():
-        _unpack()
-    return unpacked if unpacked.exists() and _runs(unpacked) else None
+    found = debian.program("nginx", "usr/sbin/nginx", named=NAMED)
+    return found if found is not None and _runs(found) else None
 
 
 @contextmanager
@@ -102,28 +94,6 @@ def check_site(home: Path, site: str) -> str:
         timeout=30,
     )
     return done.stderr
-
-
-def _unpack() -> None:
-    """Debian's own program to fetch a package, where there is one; nothing is installed."""
-    apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")
-    if apt is None or dpkg is None:
-        return
-    # Of its own, because two processes of the tests may come here at the same time.
-    fetched = Path(tempfile.mkdtemp(prefix="nginx-", dir=KEPT.parent))
-    try:
-        _do([apt, "download", "nginx"], fetched)
-        (package,) = fetched.glob("nginx_*.deb")
-        _do([dpkg, "-x", str(package), "unpacked"], fetched)
-        (fetched / "unpacked").rename(KEPT)
-    except (subprocess.SubprocessError, OSError, ValueError):
-        pass
-    finally:
-        shutil.rmtree(fetched, ignore_errors=True)
-
-
-def _do(command: list[str], folder: Path) -> None:
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=DOWNLOAD_SECONDS)
 
 
 def _runs(command: Path) -> bool:
