@@ -136,7 +136,7 @@ def test_the_queries_of_the_dashboard_are_queries(tmp_path: Path) -> None:
     rules = [{"record": f"q:{number}", "expr": query} for number, query in enumerate(queries)]
     file = tmp_path / "queries.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), "utf-8")
-    promtool.judge("check", "rules", str(file))
+    assert f"{len(queries)} rules found" in promtool.judge("check", "rules", str(file))
 
 
 @needs_promtool
@@ -145,7 +145,7 @@ def test_each_alert_comes_when_it_should_and_none_when_all_is_well(tmp_path: Pat
     cases = [_case(series, {name}) for name, series in COMES.items()] + [_case(GOES_WELL, set())]
     file = tmp_path / "cases.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": cases}), "utf-8")
-    promtool.judge("test", "rules", str(file))
+    assert "SUCCESS" in promtool.judge("test", "rules", str(file))
 
 
 def _case(series: dict[str, str], comes: set[str]) -> dict[str, Any]:
@@ -168,4 +168,4 @@ def test_a_scrape_is_as_prometheus_wants_it(tmp_path: Path) -> None:
     with running(tmp_path / "stepd.db") as daemon:
         http = Http(daemon.url)
         make_flow(http, read()).start()
-        promtool.judge("check", "metrics", text=http.get("/metrics").text)
+        assert promtool.judge("check", "metrics", text=http.get("/metrics").text) == ""
