@@ -89,7 +89,8 @@ def test_nothing_can_be_absent_where_a_write_stands(flow: MakeFlow) -> None:
     run = work.start()
     work.claim_step("before").complete().expect(200)
     work.claim_step("work").begin().fail("fatal").expect(200)
-    run.resolve("close", verification="absent_verified").expect_problem(409, "not_resolvable")
+    refused = run.resolve("close", verification="absent_verified").expect_problem(409, "not_resolvable")
+    assert "writes stand (before)" in refused["detail"]
     assert run.view()["status"] == "reconciliation_required"
 
 
@@ -152,7 +153,8 @@ def test_an_output_over_its_limit_is_413(paying: Flow) -> None:
 
 def test_an_expected_revision_must_be_the_executions(paying: Flow) -> None:
     run = doubtful(paying)
-    run.resolve("resume", results=[told("absent")], expected_revision=2).expect_problem(409, "not_resolvable")
+    refused = run.resolve("resume", results=[told("absent")], expected_revision=2)
+    assert "its revision is 1, not 2" in refused.expect_problem(409, "not_resolvable")["detail"]
     run.resolve("resume", results=[told("absent")], expected_revision=1).expect(200)
 
 

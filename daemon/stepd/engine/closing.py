@@ -18,6 +18,8 @@ from stepd.engine.standing import (
 from stepd.engine.verdicts import is_write
 from stepd.engine.work import Work
 
+NAMED_MAX = 5
+"""How many steps a refusal names."""
 MESSAGES = {
     "absent_verified": "an operator has made sure that the write did not happen",
     "compensated_verified": "an operator has made sure that the write was undone",
@@ -28,8 +30,10 @@ MESSAGES = {
 def close(work: Work, command: Resolve, resolution: Close) -> Conflict | None:
     """Ends the execution without outcome, updates or a new revision; says why it is refused, else None."""
     execution, verification = work.execution, resolution.verification
-    if verification == "absent_verified" and standing_writes(work):
-        return Conflict("not_resolvable", execution.status, execution.id)
+    if verification == "absent_verified" and (standing := standing_writes(work)):
+        some = ", ".join(standing[:NAMED_MAX])
+        why = f"writes stand ({some}), so they are compensated_verified or accepted, not absent_verified"
+        return Conflict("not_resolvable", execution.status, execution.id, why)
     work.emit(
         "execution.resolved",
         data={

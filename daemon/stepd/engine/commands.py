@@ -310,11 +310,14 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A call of the management API that doesn't fit the execution's status. ``code`` is the problem's."""
+    """A call of the management API that doesn't fit how the execution stands. ``code`` is the problem's; ``why`` says
+    what the status alone doesn't tell.
+    """
 
     code: Literal["already_ended", "not_signalable", "not_pausable", "not_resolvable", "occupied"]
     status: str
     execution_id: str
+    why: str | None = None
 
 
 class TooMany(msgspec.Struct, frozen=True):

@@ -27,9 +27,11 @@ def resolve(work: Work, command: Resolve) -> Resolved | KeyUsed | Conflict | Unr
     if kept is not None:
         return answer_again(kept, command.actor.principal, command.digest)
     execution = work.execution
-    expected = command.expected_revision
-    if execution.status != "reconciliation_required" or expected not in (None, execution.revision):
+    if execution.status != "reconciliation_required":
         return Conflict("not_resolvable", execution.status, execution.id)
+    if command.expected_revision not in (None, execution.revision):
+        why = f"its revision is {execution.revision}, not {command.expected_revision}: look at it again"
+        return Conflict("not_resolvable", execution.status, execution.id, why)
     refused = _carry_out(work, command)
     if refused is not None:
         return refused

@@ -37,7 +37,8 @@ def resume_with(work: Work, command: Resolve, resolution: ResumeWith) -> Conflic
     """Tells the steps and goes on in the direction that the execution had; says why it is refused, else None."""
     execution = work.execution
     if execution.direction == "forward" and _leads_nowhere(execution):
-        return Conflict("not_resolvable", execution.status, execution.id)
+        why = "the same steps would only lead to the same failure again: close it, or cancel it first"
+        return Conflict("not_resolvable", execution.status, execution.id, why)
     judged = _judge(work, resolution)
     if not isinstance(judged, _Told):
         return judged
@@ -71,7 +72,8 @@ def _judge(work: Work, resolution: ResumeWith) -> _Told | Conflict | Unresolvabl
         judged = judgement.judge(result)
         match judged:
             case Foreign():
-                return Conflict("not_resolvable", work.execution.status, work.execution.id)
+                why = f"the stored effect of step {result.step} is not its definition's"
+                return Conflict("not_resolvable", work.execution.status, work.execution.id, why)
             case Wrong():
                 wrong.append(msgspec.structs.replace(judged, place=f"/results/{number}{judged.place}"))
             case Telling():

@@ -106,9 +106,10 @@ _CONFLICTS = {
 
 def conflict(found: Conflict) -> Problem:
     """409: a call of the management API that doesn't fit the execution's status."""
+    detail = _CONFLICTS[found.code].format(id=found.execution_id, status=found.status)
     return make_problem(
         found.code,
-        _CONFLICTS[found.code].format(id=found.execution_id, status=found.status),
+        detail if found.why is None else f"{detail}; {found.why}",
         execution=execution_ref(found.execution_id, found.status),
     )
 
