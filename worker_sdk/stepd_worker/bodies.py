@@ -13,7 +13,7 @@ from stepd_worker import forks
 from stepd_worker.context import Context
 from stepd_worker.held import Held
 from stepd_worker.outcomes import Failed, Outcome, Stopped, raised, returned
-from stepd_worker.spans import enter_trace
+from stepd_worker.tracing import enter_trace
 from stepd_worker.workflow import Body
 
 logger = logging.getLogger("stepd_worker")
@@ -96,7 +96,7 @@ async def _run_async(
         if held.cancellation.is_set():
             outcome: Outcome = NEVER_BEGAN
         else:
-            enter_trace(held.lease.traceparent)
+            enter_trace(held.spans)
             outcome = returned(await body.function(context, *arguments), context.changed_state, held)
     except BaseException as error:  # whatever a body raises is its outcome, sys.exit() too
         if isinstance(error, GeneratorExit) and done.get_loop().is_closed():
@@ -120,7 +120,7 @@ def _run_plain(
         if held.cancellation.is_set():
             outcome: Outcome = NEVER_BEGAN
         else:
-            enter_trace(held.lease.traceparent)
+            enter_trace(held.spans)
             outcome = returned(body.function(context, *arguments), context.changed_state, held)
     except BaseException as error:  # noqa: BLE001 — whatever a body raises is its outcome, sys.exit() too
         forks.leave_if_forked(generation, error)

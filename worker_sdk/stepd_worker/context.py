@@ -1,10 +1,11 @@
 """Owns what a body is handed beside its input: who it works for, whether to stop, and what it tells on the way."""
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from stepd_protocol.leases import ErrorInfo, LeaseExecution, Usage
 from stepd_protocol.names import Delivery, Effect, SpanKind
 from stepd_worker.errors import Cancelled
 from stepd_worker.held import Cancellation, Held
-from stepd_worker.spans import OpenSpan
+from stepd_worker.open_span import OpenSpan
 from stepd_worker.state import StatePatch
 from stepd_worker.values import encode
 
@@ -124,7 +125,8 @@ class Context:
     def on_cancel(self, callback: Callable[[], object]) -> None:
         """Calls back once when the body is asked to stop: an async body's on its loop, a plain one's on a thread of
         its own. At once where that was so already."""
-        self._callbacks.append(callback)
+        # In the context of who asks for it: what it traces belongs there, whichever thread calls it.
+        self._callbacks.append(partial(contextvars.copy_context().run, callback))
         if self._held.cancellation.is_set():
             self.run_callbacks()
 

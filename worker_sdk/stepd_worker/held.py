@@ -71,7 +71,7 @@ class Held:
         self.lease = lease
         self.id = lease.id
         self.cancellation = Cancellation()
-        self.spans = SpanLog()
+        self.spans = SpanLog(lease.traceparent)
         self.started = not lease.start_required
         """Whether something may have happened outside, as far as the daemon knows."""
         self.over: Over | None = None

@@ -23,6 +23,7 @@ from stepd_worker.retry import is_no_answer
 from stepd_worker.settling import Dealt, Sender
 from stepd_worker.slots import Slots
 from stepd_worker.timing import Timing
+from stepd_worker.tracing import watch_provider
 from stepd_worker.transport import Answer, Endpoint, NoAnswer, Transport, api_error
 from stepd_worker.workflow import Body, Workflow
 
@@ -68,6 +69,7 @@ class Life:
 
     async def run(self) -> None:
         """Works until it is told to stop. Raises WorkerRefused where the daemon does not let it work."""
+        watch_provider()
         self._heartbeats.start()
         claiming = self._loop.create_task(self._claim())
         try:
@@ -203,13 +205,15 @@ class Life:
         try:
             said = await self._attempts.run(held)
             if said is not None:
+                held.spans.tell_dropped(held.lease.step)
                 await self._send_spans_ahead(held)
                 if held.over is None and not self._stopping.is_set():
                     following = self._claims.following()
-                dealt = await self._sender.settle(
-                    held, report(held, said, following.body if following else None, self._sender.limits)
-                )
+                last_word = report(held, said, following.body if following else None, self._sender.limits)
+                held.spans.close()
+                dealt = await self._sender.settle(held, last_word)
         finally:
+            held.spans.close()
             self._heartbeats.remove(held)
             self._held.pop(held.id, None)
             held.let_go()

@@ -190,6 +190,8 @@ async def _attempt(
             asyncio.get_running_loop().call_later(cancel_after_seconds, held.cancel, cancel)
         return held, await done
     finally:
+        held.spans.tell_dropped(lease.step)
+        held.spans.close()
         threads.close()
 
 
