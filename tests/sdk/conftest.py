@@ -6,6 +6,7 @@ import pytest
 
 from stepd_worker import Client
 from tests.sdk.peer import Peer, running_peer
+from tests.sdk.traced import Program, provider_of, set_up
 from tests.support.daemon import Daemon
 from tests.support.daemon import running as running_daemon
 
@@ -31,3 +32,11 @@ def client(daemon: Daemon) -> Iterator[Client]:
     """A way to that daemon which no proxy disturbs."""
     with Client(daemon.url) as client:
         yield client
+
+
+@pytest.fixture(params=["no provider", "a provider"])
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Each test runs with and without a provider of the program's own."""
+    program = Program()
+    set_up(monkeypatch, provider_of(program) if request.param == "a provider" else None)
+    return program

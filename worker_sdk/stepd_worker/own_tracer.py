@@ -160,8 +160,7 @@ class OwnTracer(trace.Tracer):
         options = SpanOptions(kind, attributes, links, start_time, record_exception, set_status_on_exception)
         return begin_own(log, name, context, options)[0]
 
-    # The API types it by a class of its own that is not public; what is returned here does what that one does.
-    def start_as_current_span(  # type: ignore[override]
+    def start_as_current_span(  # type: ignore[override]  # the API types it by a class that it does not make public
         self,
         name: str,
         context: Context | None = None,

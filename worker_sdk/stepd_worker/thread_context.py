@@ -29,8 +29,8 @@ def inherit_in_threads(is_in_body: Callable[[], bool]) -> None:
     @functools.wraps(start)
     def start_in_context(thread: threading.Thread) -> None:
         if is_in_body():
-            # On the object, so that it holds for a class with a `run` of its own too.
-            thread.run = functools.partial(_run, get_current(), thread.run)  # type: ignore[method-assign]
+            run = functools.partial(_run, get_current(), thread.run)
+            thread.run = run  # type: ignore[method-assign]  # on the object, for classes with a `run` of their own too
         start(thread)
 
     @functools.wraps(submit)
