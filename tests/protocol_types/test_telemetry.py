@@ -187,14 +187,15 @@ def test_a_span_whose_own_usage_is_bad_is_kept_and_its_attributes_are_read() -> 
     assert len(warnings) == 1
 
 
-def test_cached_and_reasoning_tokens_are_taken_out_of_the_sums() -> None:
+@pytest.mark.parametrize("written", ["cache_write.input_tokens", "cache_creation.input_tokens"])
+def test_cached_and_reasoning_tokens_are_taken_out_of_the_sums(written: str) -> None:
     usage = usage_from_attributes(
         {
             "gen_ai.request.model": "m",
             "gen_ai.response.model": "m-2026",
             "gen_ai.usage.input_tokens": 1000,
             "gen_ai.usage.cache_read.input_tokens": 600,
-            "gen_ai.usage.cache_creation.input_tokens": 300,
+            f"gen_ai.usage.{written}": 300,
             "gen_ai.usage.output_tokens": 64,
             "gen_ai.usage.reasoning.output_tokens": 24,
         }
