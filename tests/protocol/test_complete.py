@@ -79,10 +79,10 @@ def test_what_is_refused_leaves_the_lease_as_it_was(flow: MakeFlow) -> None:
 
 @pytest.mark.parametrize("step", [read(), safe_write(), write()])
 def test_a_late_completion_is_accepted_until_it_is_taken_back(flow: MakeFlow, step: Json) -> None:
-    work = flow({**step, **brief(0.3)})
+    work = flow({**step, **brief(0.5)})
     run, lease = work.begin()
     lease.begin()
-    moment(0.4)
+    moment(0.6)
     answer = lease.complete("done").expect(200)
     assert answer["late"] is True
     assert answer["replayed"] is False

@@ -200,7 +200,7 @@ def test_journals_are_gapless_under_many_writers(flow: MakeFlow) -> None:
 
 
 def test_every_event_a_failing_write_leaves_is_known(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.3, 0)))
+    work = flow(write(**brief(0.5, 0)))
     run, lease = work.begin()
     lease.begin()
     run.until("reconciliation_required")

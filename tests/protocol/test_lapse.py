@@ -73,7 +73,7 @@ def test_a_lost_read_out_of_attempts_may_be_caught(flow: MakeFlow) -> None:
 
 @pytest.mark.parametrize("step", [read(), safe_write(), write()])
 def test_a_late_failure_is_judged_as_usual(flow: MakeFlow, step: Json) -> None:
-    work = flow({**step, **brief(0.3)})
+    work = flow({**step, **brief(0.5)})
     run, lease = work.begin()
     lease.begin()
     at(run, "attempt.orphaned")

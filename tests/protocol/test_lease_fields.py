@@ -171,7 +171,7 @@ def test_previous_is_the_last_attempt_s(flow: MakeFlow) -> None:
 
 
 def test_previous_after_a_lapse_has_its_progress(flow: MakeFlow) -> None:
-    work = flow(read(**brief(0.3, 0)))
+    work = flow(read(**brief(0.5, 0)))
     _, first = work.begin()
     first.heartbeat(progress=[1, 2]).expect(200)
     second = work.claim_one()

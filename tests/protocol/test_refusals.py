@@ -124,7 +124,7 @@ def test_a_fence_that_is_not_the_lease_s_is_lost(flow: MakeFlow) -> None:
 
 
 def test_execution_ended_comes_before_lease_lost(flow: MakeFlow) -> None:
-    work = flow(read(**brief(0.3, 0)))
+    work = flow(read(**brief(0.5, 0)))
     run, lost = work.begin()
     lost_to = work.claim_one()
     lost_to.complete().expect(200)

@@ -11,7 +11,7 @@ def stale_events(run: Run) -> int:
 
 
 def test_the_first_outcome_of_a_lost_write_is_kept(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.3, 0)))
+    work = flow(write(**brief(0.5, 0)))
     run, lease = work.begin()
     lease.begin()
     run.until("reconciliation_required")
@@ -48,7 +48,7 @@ def test_a_stale_outcome_of_a_write_that_may_be_repeated_is_kept(flow: MakeFlow)
 
 
 def test_a_read_s_stale_outcome_is_dropped(flow: MakeFlow) -> None:
-    work = flow(read(**brief(0.3, 0)), read("next"))
+    work = flow(read(**brief(0.5, 0)), read("next"))
     run, first = work.begin()
     work.claim_one().complete("second").expect(200)
     first.complete("first").expect_refusal("lease_lost")
@@ -65,7 +65,7 @@ def test_a_write_that_never_started_leaves_no_evidence(flow: MakeFlow) -> None:
 
 
 def test_after_the_end_it_is_kept_without_an_event(flow: MakeFlow) -> None:
-    work = flow(safe_write(**brief(0.3, 0)))
+    work = flow(safe_write(**brief(0.5, 0)))
     run, first = work.begin()
     work.claim_one().complete("second").expect(200)
     before = run.events()
@@ -77,7 +77,7 @@ def test_after_the_end_it_is_kept_without_an_event(flow: MakeFlow) -> None:
 
 
 def test_heartbeats_are_no_outcome(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.3, 0)))
+    work = flow(write(**brief(0.5, 0)))
     run, lease = work.begin()
     lease.begin()
     run.until("reconciliation_required")

@@ -42,7 +42,7 @@ def test_a_timeout_waits_like_a_retry(flow: MakeFlow) -> None:
 
 
 def test_an_orphan_s_attempt_times_out_too(flow: MakeFlow) -> None:
-    work = flow(write(**brief(0.3, 30), timeout_seconds=0.6))
+    work = flow(write(**brief(0.6, 30), timeout_seconds=0.9))
     run, lease = work.begin()
     lease.begin()
     view = run.until("reconciliation_required", seconds=5)
@@ -79,19 +79,19 @@ def test_a_queue_timeout_may_be_caught(flow: MakeFlow) -> None:
 
 
 def test_a_queue_timeout_counts_anew_each_time(flow: MakeFlow) -> None:
-    work = flow(read(queue_timeout_seconds=0.7, retry=AT_ONCE))
+    work = flow(read(queue_timeout_seconds=1, retry=AT_ONCE))
     run = work.start()
-    moment(0.4)
+    moment(0.5)
     lease = work.claim_one()
-    moment(0.4)
+    moment(0.5)
     lease.fail("retryable").expect(200)
-    moment(0.4)
+    moment(0.5)
     work.claim_one().complete().expect(200)
     assert run.view()["status"] == "completed"
 
 
 def test_a_queue_timeout_after_a_write_that_may_have_happened_is_uncertain(flow: MakeFlow) -> None:
-    work = flow(safe_write(queue_timeout_seconds=0.3, retry=AT_ONCE))
+    work = flow(safe_write(queue_timeout_seconds=0.6, retry=AT_ONCE))
     run, lease = work.begin()
     lease.fail("retryable", effect="unknown").expect(200)
     view = run.until("reconciliation_required", seconds=5)
@@ -99,25 +99,25 @@ def test_a_queue_timeout_after_a_write_that_may_have_happened_is_uncertain(flow:
 
 
 def test_a_lease_ends_the_stand_in_the_queue(flow: MakeFlow) -> None:
-    work = flow(read(queue_timeout_seconds=0.3))
+    work = flow(read(queue_timeout_seconds=0.6))
     run, lease = work.begin()
-    moment(0.6)
+    moment(0.8)
     lease.complete().expect(200)
     assert run.view()["status"] == "completed"
 
 
 def test_an_execution_has_a_time_out(flow: MakeFlow) -> None:
-    work = flow(read(), timeout_seconds=0.4)
+    work = flow(read(), timeout_seconds=0.8)
     run, lease = work.begin()
     view = run.until("failed", seconds=5)
     assert view["error"]["class"] == "execution_timeout"
     assert view["error"]["cause"] is None
-    assert 0.39 <= seconds(view["created_at"], view["ended_at"]) <= 1.5
+    assert 0.79 <= seconds(view["created_at"], view["ended_at"]) <= 1.9
     lease.complete().expect_refusal("execution_ended")
 
 
 def test_its_cause_is_the_last_real_error(flow: MakeFlow) -> None:
-    work = flow(read(retry=AT_ONCE), timeout_seconds=0.6)
+    work = flow(read(retry=AT_ONCE), timeout_seconds=1)
     run, lease = work.begin()
     lease.fail("retryable", message="first").expect(200)
     work.claim_one().fail("retryable", message="the last one").expect(200)
@@ -128,12 +128,12 @@ def test_its_cause_is_the_last_real_error(flow: MakeFlow) -> None:
 
 @pytest.mark.parametrize("state", ["queued", "running", "waiting", "paused"])
 def test_it_acts_in_every_status_that_goes_on(flow: MakeFlow, state: str) -> None:
-    work = flow(read(retry={"max_attempts": 3, "initial_seconds": 0.1, "max_seconds": 0.1}), timeout_seconds=0.6)
+    work = flow(read(retry={"max_attempts": 3, "initial_seconds": 0.1, "max_seconds": 0.1}), timeout_seconds=1.2)
     run = work.start()
     if state in ("running", "waiting"):
         lease = work.claim_one()
         if state == "waiting":
-            lease.fail("retryable", retry_after=0.2).expect(200)
+            lease.fail("retryable", retry_after=0.5).expect(200)
     if state == "paused":
         run.pause().expect(202)
     assert run.view()["status"] == state
@@ -150,7 +150,7 @@ def test_it_counts_from_the_start_that_was_asked_for(flow: MakeFlow) -> None:
 
 
 def test_a_write_in_flight_is_asked_to_stop_at_the_time_out(flow: MakeFlow) -> None:
-    work = flow(safe_write(), timeout_seconds=0.3, on_failure="fail")
+    work = flow(safe_write(), timeout_seconds=0.6, on_failure="fail")
     run, lease = work.begin()
     run.until("failing", seconds=5)
     assert lease.heartbeat().expect(200)["cancel"]["reason"]
@@ -161,9 +161,9 @@ def test_a_write_in_flight_is_asked_to_stop_at_the_time_out(flow: MakeFlow) -> N
 
 
 def test_an_ended_execution_does_not_time_out(flow: MakeFlow) -> None:
-    work = flow(read(), timeout_seconds=0.4)
+    work = flow(read(), timeout_seconds=0.8)
     run, lease = work.begin()
     lease.complete().expect(200)
     before: Json = run.view()
-    moment(0.9)
+    moment(1.3)
     assert run.view() == before
