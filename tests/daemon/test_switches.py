@@ -153,12 +153,12 @@ def test_without_loops_nothing_is_acted_upon_until_a_daemon_with_loops_comes(idl
     http = Http(idle.url)
     short = {"max_attempts": 3, "initial_seconds": 0.1, "max_seconds": 0.1}
     lapsed, held = make_flow(http, read(**brief(1, 0.1))).begin()
+    held.begin()
     retried, failing = make_flow(http, read(retry=short)).begin()
     over = make_flow(http, read(), timeout_seconds=0.3).start()
     removed = make_flow(http, read(), retention_seconds=1)
     gone, last = removed.begin()
     last.complete({}).expect(200)
-    held.begin()
     failing.fail("retryable").expect(200)
     moment(2.5)
     assert lapsed.statuses() == {"work": "running"}

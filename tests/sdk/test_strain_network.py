@@ -32,12 +32,12 @@ def attempts_of(client: Client, execution: dict[str, Any]) -> list[str]:
 class Held:
     """A workflow whose body runs until the test lets it go, and what its body saw."""
 
-    def __init__(self, name: str, effect: Any) -> None:
+    def __init__(self, name: str, effect: Any, lease_seconds: float = LEASE_SECONDS) -> None:
         self.flow = Workflow(name)
         self.begun, self.release, self.told = threading.Event(), threading.Event(), threading.Event()
         self.runs = list[int]()
         self.reason: str | None = None
-        self.flow.step("work", effect=effect)(self._body)
+        self.flow.step("work", effect=effect, lease_seconds=lease_seconds)(self._body)
 
     def _body(self, ctx: Context, input: Any) -> str:
         self.runs.append(ctx.attempt)
@@ -51,13 +51,13 @@ class Held:
 
 
 def test_half_a_lease_without_the_daemon_costs_nothing(client: Client, proxy: Proxy) -> None:
-    held = Held("half", "non_idempotent_write")
+    held = Held("half", "non_idempotent_write", 2 * LEASE_SECONDS)  # the rest of half a lease is time to come back in
     with serving(client, held.flow, url=proxy.url):
         view = client.start(held.flow.name)
         assert held.begun.wait(SECONDS)
         for _ in range(2):
             proxy.cut()
-            moment(LEASE_SECONDS / 2)
+            moment(LEASE_SECONDS)
             proxy.mend()
             proxy.expect_more("heartbeat", 2)  # so that the first was answered
         assert not held.told.is_set()
