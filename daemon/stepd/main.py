@@ -22,7 +22,7 @@ from stepd.loops.lag import Lag
 from stepd.loops.pulse import Pulse
 from stepd.loops.recovery import recover
 from stepd.loops.retention import Retention
-from stepd.loops.runner import Loop, run_loop
+from stepd.loops.runner import Loop, Outage, run_loop
 from stepd.loops.sweeper import Sweeper
 from stepd.observing import Observing, Watching
 from stepd.service.base import Daemon
@@ -147,8 +147,8 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
 
 async def _serve(parts: Parts, signals: StopSignals) -> int:
     """Serves until a signal comes, drains, and closes; answers the exit status."""
-    told = parts.watching.round_over
-    loops = [asyncio.create_task(run_loop(loop, told), name=loop.name) for loop in parts.loops]
+    told, outage = parts.watching.round_over, Outage()
+    loops = [asyncio.create_task(run_loop(loop, told, outage), name=loop.name) for loop in parts.loops]
     settings = parts.daemon.settings
     server = asyncio.create_task(
         run_server(parts.app, parts.listening, parts.phase, settings.tls_certificate, settings.tls_key)

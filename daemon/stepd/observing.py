@@ -15,6 +15,7 @@ from stepd.service.lives import Work
 from stepd.store.base import Tell
 from stepd.telemetry.committed import Committed
 from stepd.telemetry.figures import Bounded
+from stepd.telemetry.lines import Lines
 from stepd.telemetry.metrics import Metrics
 from stepd.telemetry.survey import Survey, Surveyor
 from stepd_protocol.names import EXECUTION_STATUSES
@@ -25,15 +26,17 @@ WORKFLOWS_MAX = 100
 
 
 class Watching:
-    """Hears what happens as it happens, and counts it."""
+    """Hears what happens as it happens: counts it, and writes a line where somebody should know."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
         self._committed = Committed(metrics)
+        self._lines = Lines()
 
     def committed(self, tell: Tell) -> None:
         """A commit was told."""
         self._committed.count(tell)
+        self._lines.committed(tell)
 
     def show(self) -> None:
         """Brings the figures up to now."""
@@ -43,11 +46,13 @@ class Watching:
         """A worker's call was refused."""
         of = self.metrics.heartbeats_refused if call == "heartbeat" else self.metrics.settlements_refused
         of.labels(refused.reason).inc()
+        self._lines.refused(call, refused)
 
     def round_over(self, loop: str, well: bool) -> None:
         """A round of a background loop is over."""
         self.metrics.rounds.labels(loop).inc()
         self.metrics.failures.labels(loop).inc(0 if well else 1)
+        self._lines.round_over()
 
 
 class Observing:

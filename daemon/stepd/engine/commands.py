@@ -307,6 +307,10 @@ class Refused(msgspec.Struct, frozen=True):
     settled_outcome: str | None = None
     settled_at: int | None = None
     reclaim_ms: int | None = None
+    step: str | None = None
+    """With ``attempt`` and ``traceparent``: what was refused, for the log."""
+    attempt: Attempt | None = None
+    traceparent: str | None = None
 
 
 class Conflict(msgspec.Struct, frozen=True):

@@ -35,7 +35,8 @@ class Courier:
             if isinstance(result, StoreUnavailable):
                 away = result
             elif isinstance(result, BaseException):
-                _log.error("errand %s of execution %s failed", errand.kind, errand.execution_id, exc_info=result)
+                about = {"execution": errand.execution_id}
+                _log.error("an errand failed: %s", errand.kind, exc_info=result, extra={"about": about})
         if away is not None:
             raise away
         return self._pause(frozenset(errands))

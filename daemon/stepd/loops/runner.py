@@ -23,25 +23,44 @@ class Loop(Protocol):
         """One round; answers after how many seconds the next one is due, if nothing wakes it before."""
 
 
-async def run_loop(loop: Loop, told: Callable[[str, bool], None] = lambda _name, _well: None) -> None:
+class Outage:
+    """What is said of the store being away, once for all loops that share it."""
+
+    def __init__(self) -> None:
+        self._met: set[str] = set()
+
+    def met(self, loop: str, fault: StoreUnavailable) -> None:
+        """A loop found the store away."""
+        if not self._met:
+            _log.warning("the store is away: %s", fault)
+        self._met.add(loop)
+
+    def over(self, loop: str) -> None:
+        """A loop's round went well."""
+        if loop in self._met:
+            self._met.discard(loop)
+            if not self._met:
+                _log.info("the store is back")
+
+
+async def run_loop(
+    loop: Loop, told: Callable[[str, bool], None] = lambda _name, _well: None, outage: Outage | None = None
+) -> None:
     """Runs rounds for ever. One that fails is logged, for the store being away only once, and followed by the next.
 
     ``told`` hears of each round: the loop's name, and whether it went well.
     """
-    away = False
+    outage = outage or Outage()
     while True:
         loop.wake.clear()
         try:
             pause = await loop.run_once()
-            if away:
-                _log.info("%s: the store is back", loop.name)
-            away = False
+            outage.over(loop.name)
             told(loop.name, True)
         except StoreUnavailable as fault:
             told(loop.name, False)
-            if not away:
-                _log.warning("%s: the store is away: %s", loop.name, fault)
-            away, pause = True, AFTER_FAULT_SECONDS
+            outage.met(loop.name, fault)
+            pause = AFTER_FAULT_SECONDS
         except Exception:  # noqa: BLE001 — a loop that ended would be missed by everybody
             told(loop.name, False)
             _log.exception("%s: a round failed", loop.name)

@@ -75,7 +75,8 @@ class Sweeper:
             if isinstance(result, StoreUnavailable):
                 away = result
             elif isinstance(result, BaseException):
-                _log.error("what is due for execution %s failed", one.execution_id, exc_info=result)
+                about = {"execution": one.execution_id}
+                _log.error("what is due for an execution failed", exc_info=result, extra={"about": about})
         if away is not None:
             raise away
 

@@ -32,6 +32,11 @@ def lease_traceparent(execution: Execution, span_id: str) -> str:
     return f"00-{execution.id.replace('-', '')}-{span_id}-01"
 
 
+def trace_id(execution_id: str, traceparent: str | None) -> str:
+    """The trace that an execution belongs to: its caller's, else its own."""
+    return execution_id.replace("-", "") if traceparent is None else traceparent[3:35]
+
+
 def execution_span_id(execution: Execution) -> str:
     """The span of the execution itself: the last half of its id."""
     return execution.id.replace("-", "")[16:]
