@@ -160,7 +160,8 @@ def test_an_error_tells_where_it_was_raised_and_only_what_is_ours_to_tell(form: 
     assert text.index("ValueError") < text.index("KeyError")
     assert os.path.basename(__file__) in text
     assert "e1" in text
-    assert "step=" not in text and '"step"' not in text
+    assert "step=" not in text
+    assert '"step"' not in text
     assert "the disk is full" in form.format(record(raised(StoreUnavailable("the disk is full"))))
     assert "No space" in form.format(record(raised(OSError(28, "No space"))))
 
