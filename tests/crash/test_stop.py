@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.crash.conftest import MakeDaemon
+from tests.faults.figures import figures
 from tests.support import raw
 from tests.support.client import Answer, Http
 from tests.support.daemon import Daemon
@@ -19,6 +20,12 @@ POLLS = 20
 
 def flow_on(daemon: Daemon) -> Flow:
     return make_flow(Http(daemon.url), write())
+
+
+def open_calls(http: Http) -> list[float]:
+    """How many claims are parked, views wait, and streams are open."""
+    said = figures(http)
+    return [said.value(f"stepd_{name}") for name in ("claims_parked", "views_waiting", "streams_open")]
 
 
 def follow(http: Http, path: str) -> int:
@@ -36,7 +43,7 @@ def test_parked_calls_are_answered_and_it_ends_at_once(make_daemon: MakeDaemon, 
     polls = [beside(lambda: claim(http, nothing)) for _ in range(POLLS)]
     views = [beside(lambda: http.get(run.path, query={"wait_seconds": 50})) for _ in range(3)]
     streams = [beside(lambda: follow(http, f"{run.path}/events")) for _ in range(5)]
-    moment(0.7)
+    eventually(lambda: open_calls(http) == [POLLS, 3, 5], what="all of them are parked")
     before = time.monotonic()
     assert daemon.stop(10) == 0
     assert time.monotonic() - before < 5
