@@ -54,12 +54,12 @@ def test_streams_that_nobody_reads_cost_little(daemon: Daemon, readers: list[Pen
     assert all(reader.has_answer(5) for reader in readers)
     for _ in range(50):
         work.claim_one().fail("retryable", message=MESSAGE).expect(200)
-    assert figures(http).value("stepd_followers") == READERS
+    assert figures(http).value("stepd_streams_open") == READERS
     # A page of the journal each, at worst: what a socket doesn't take waits, and with it the next page.
     assert resident_bytes(daemon.pid) - before < READERS * MEGABYTE
     for reader in readers:
         reader.leave()
-    eventually(lambda: figures(http).value("stepd_followers") == 0, seconds=5, what="they are gone")
+    eventually(lambda: figures(http).value("stepd_streams_open") == 0, seconds=5, what="they are gone")
 
 
 def test_streams_that_nobody_reads_hold_no_log(daemon: Daemon, readers: list[Pending]) -> None:

@@ -50,7 +50,8 @@ def everything(http: Http) -> Open:
     assert opened.idle.has_answer(5)
     assert all(stream.has_answer(5) for stream in opened.streams)
     eventually(lambda: figures(http).value("stepd_claims_parked") == 20)
-    eventually(lambda: figures(http).value("stepd_followers") == 8)
+    eventually(lambda: figures(http).value("stepd_streams_open") == 5)
+    eventually(lambda: figures(http).value("stepd_views_waiting") == 3)
     return opened
 
 
