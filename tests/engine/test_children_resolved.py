@@ -100,3 +100,25 @@ def test_what_was_accepted_below_stands_above() -> None:
     assert error_of(run.root)["class"] == "child_failed"
     assert run.root.execution.status == "reconciliation_required"
     assert msgspec.json.decode(run.root.events[-1].data)["standing_writes"] == ["sub"]
+
+
+def test_nothing_is_undone_of_a_child_that_is_told_absent() -> None:
+    run = family(
+        [WRITE, {**READ, "id": "after"}],
+        step={"compensate": "undo"},
+        then=[{**WRITE, "id": "undo"}],
+        on_failure="compensate",
+    )
+    do(run.child)
+    granted = run.child.claim()
+    assert granted is not None
+    run.child.fail(granted.attempt, "fatal")
+    run.carry()
+    undoing = run.root.claim()
+    assert undoing is not None
+    run.root.fail(undoing.attempt, "fatal", "none")
+    assert run.root.execution.status == "reconciliation_required"
+    answer = run.root.resume_with(result("sub", "absent"))
+    assert isinstance(answer, Resolved)
+    assert (answer.status, answer.standing_writes) == ("failed", ())
+    assert run.root.claim() is None

@@ -154,10 +154,17 @@ def _end_on(work: Work, again: list[Telling], failed: bytes | None, following: l
     follow_items(work, following)
     if execution.direction == "compensate":
         for row in _failed(work):
-            if is_compensation(work, row.ordinal):
+            if _has_something_to_undo(work, row):
                 _again(work, Telling(row.ordinal, row.index, "again"))
         execution.leave_standing = execution.leave_standing or lacks_compensation(work)
     conclude(work)
+
+
+def _has_something_to_undo(work: Work, row: Step) -> bool:
+    """Whether the row is a compensation, and what it undoes still stands: it may have been told ``absent``."""
+    undone = work.definition.steps[row.ordinal].undoes
+    success = None if undone is None else work.step(undone, row.index)
+    return success is not None and success.standing_seq is not None
 
 
 def _again(work: Work, telling: Telling) -> None:

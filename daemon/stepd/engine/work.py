@@ -311,7 +311,7 @@ class Work:
             row = None if key is None else self.loaded.steps[key]
             if key is None or row is None:
                 return best
-            if key not in self.changes.steps:
+            if key not in self.changes.steps and key not in self.dropped:
                 return row if best is None or _standing_seq(row) > _standing_seq(best) else best
             below = _standing_seq(row)
 
