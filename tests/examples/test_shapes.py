@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from examples.agent.mind import REASONING_TOKENS
 from examples.agent.worker import agent, turn
 from examples.batch.worker import nightly
 from examples.devices.worker import provisioning
@@ -87,10 +88,12 @@ def test_a_document_that_is_unsure_is_looked_at(client: Client, accept: bool) ->
 
 def test_an_agent_goes_round_until_it_is_done(client: Client) -> None:
     view = ended(client, client.start("agent", {"task": "add 2 3 4"}))
-    assert view["output"] == 9
+    assert view["output"] == "9"
     turns = client.list(workflow="agent-turn", limit=10)["items"]
     assert sum(one["usage"]["output_tokens"] > 0 for one in turns) == 4
-    assert view["usage"]["output_tokens"] >= 0
+    # Three wishes for a tool, each with its reasoning; each turn but the first knows some of the talk.
+    assert sum(one["usage"]["reasoning_tokens"] for one in turns) == 3 * REASONING_TOKENS
+    assert sum(one["usage"]["cache_read_tokens"] > 0 for one in turns) == 3
 
 
 def test_an_agent_that_gets_nowhere_gives_up(client: Client) -> None:

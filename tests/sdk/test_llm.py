@@ -54,13 +54,16 @@ def answer(asked: dict[str, Any]) -> Answer:
 def model_url() -> Iterator[str]:
     """The stand-in, with the client library instrumented as its documentation says."""
     instrumentor = OpenAIInstrumentor()
-    instrumentor.instrument()
+    is_first = not instrumentor.is_instrumented_by_opentelemetry
+    if is_first:
+        instrumentor.instrument()
     try:
         with standing_in(answer) as url, pytest.MonkeyPatch.context() as environment:
             environment.setenv("NO_PROXY", "127.0.0.1")
             yield url
     finally:
-        instrumentor.uninstrument()
+        if is_first:
+            instrumentor.uninstrument()
 
 
 def client_of(url: str) -> OpenAI:
