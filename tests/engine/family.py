@@ -105,4 +105,4 @@ class Family:
         news = news_of(world.execution, world.payloads.get("output"))
         self.worlds[world.execution.parent_id or ""].run(news)
         if not lose:
-            world.run(c.NewsTaken(news.seq))
+            world.run(c.NewsTaken(news.seq, news.usage_seq))

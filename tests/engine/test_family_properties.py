@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stepd.engine import commands as c
 from stepd.engine.model import ENDED, GOING, Step
+from stepd.engine.pricing import Price, PriceTable
+from stepd.engine.reports import read_lines
 from stepd.engine.resolutions import Resolved
+from stepd.engine.spending import whole
 from tests.engine.family import Family
 from tests.engine.replay import Replayed
 from tests.engine.world import ACTOR, World, result
 
+PRICES = PriceTable(1, "USD", [Price("m", 0, (1_000_000, None, None, None, None))])
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 
 
@@ -79,6 +84,14 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def claim(self, data: st.DataObject) -> None:
         self._one(data).claim()
+
+    @precondition(lambda self: any(world.in_flight() for world in self.live.worlds.values()))
+    @rule(data=st.data(), tokens=st.integers(0, 50), prices=st.sampled_from([None, PRICES]))
+    def use(self, data: st.DataObject, tokens: int, prices: PriceTable | None) -> None:
+        busy = [world for world in self.live.worlds.values() if world.in_flight()]
+        world = busy[data.draw(st.integers(0, len(busy) - 1))]
+        usage = msgspec.json.encode([{"model": "m", "input_tokens": tokens}])
+        world.heartbeat(world.in_flight()[0], reported=c.Reported(usage=usage, prices=prices))
 
     @precondition(lambda self: any(world.in_flight() for world in self.live.worlds.values()))
     @rule(data=st.data(), how=st.sampled_from(["complete", "complete", "fatal", "cancelled", "retryable"]))
@@ -155,6 +168,15 @@ class Lives(RuleBasedStateMachine):
         for world in self.live.worlds.values():
             assert world.execution.status in ENDED
             assert (world.execution.children, world.execution.blocked_child) == (0, None)
+            assert whole(world.execution).numbers == self._used(world.execution.id)
+
+    def _used(self, id_: str) -> tuple[int, ...]:
+        """What an execution and all below it have used, counted anew from their attempts."""
+        worlds = self.live.worlds.values()
+        own = [read_lines(one.usage or b"[]") for one in self.live.worlds[id_].attempts.values()]
+        lines = [(*line.counts, line.cost or 0, line.unpriced) for kept in own for line in kept]
+        lines += [self._used(world.execution.id) for world in worlds if world.execution.parent_id == id_]
+        return tuple(map(sum, zip(*lines, strict=True))) if lines else (0,) * 7
 
 
 def _untold(world: World) -> list[Step]:

@@ -10,15 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 
+import msgspec
+
 from stepd.engine.canonical import digest
 from stepd.engine.commands import Actor, Parent, Start
 from stepd.engine.definition import Compiled, CompiledStep
 from stepd.engine.faults import StepFailed
 from stepd.engine.model import NO_INDEX, Execution, Step
+from stepd.engine.spending import NOTHING, Spent, below, changed, in_currency, keep_spent
 from stepd.engine.standing import note_standing, parking, set_status
 from stepd.engine.tally import tally_of
 from stepd.engine.work import Work
 from stepd_protocol.times import format_time
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a child told of its usage last: the change's number, and the sums."""
+
+    number: int = 0
+    used: Spent = NOTHING
+
+
+_read_told = msgspec.json.Decoder(_Told).decode
 
 DEPTH_MAX = 10
 """How many executions may stand above one."""
@@ -35,7 +48,7 @@ def check_depth(work: Work) -> None:
 
 def arm_child(work: Work, compiled: CompiledStep, row: Step) -> None:
     """Makes a step wait for a child, which is to be started with the input that the row has got."""
-    row.child_id, row.child_open, row.child_seq = _child_id(work, row), True, 0
+    row.child_id, row.child_open, row.child_seq, row.child_usage = _child_id(work, row), True, 0, None
     row.errand = "start"
     work.execution.children += 1
     work.add_step(row)
@@ -90,6 +103,17 @@ def ask_to_end(work: Work) -> None:
             changed.child_id = None
         else:
             changed.errand = errand
+
+
+def take_usage(work: Work, row: Step, number: int, used: Spent) -> None:
+    """Counts what the child has used, as it told with the change of this number; what it told before is taken out."""
+    before = _Told() if row.child_usage is None else _read_told(row.child_usage)
+    if number <= before.number:
+        return
+    total = below(work.execution)
+    used = in_currency(used, total.currency)
+    work.execution.below = keep_spent(changed(total, before.used, used))
+    row.child_usage = keep_spent(_Told(number, used))
 
 
 def let_go(work: Work, row: Step) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from stepd.engine.model import Attempt, Execution, Step
 from stepd.engine.pricing import PriceTable
 from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
+from stepd.engine.spending import NOTHING, Spent
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -238,6 +239,10 @@ class ChildNews(msgspec.Struct, frozen=True):
     """``{class, message, step, cause}``."""
     writes: bool
     """It has ended, and a write stands in it or below."""
+    usage_seq: int = 0
+    """Counts the changes of ``usage``."""
+    usage: Spent = NOTHING
+    """What it has used, with its own children."""
 
 
 class ErrandDone(msgspec.Struct, frozen=True):
@@ -250,9 +255,10 @@ class ErrandDone(msgspec.Struct, frozen=True):
 
 
 class NewsTaken(msgspec.Struct, frozen=True):
-    """To a child: its parent has heard how it stood after its event ``seq``."""
+    """To a child: its parent has heard how it stood after its event ``seq``, and after this change of its usage."""
 
     seq: int
+    usage_seq: int = 0
 
 
 Command: TypeAlias = (

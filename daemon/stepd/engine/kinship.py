@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from stepd.engine.advance import advance
 from stepd.engine.canonical import decode, encode
-from stepd.engine.children import block, let_go, note_writes, open_row, unblock
+from stepd.engine.children import block, let_go, note_writes, open_row, take_usage, unblock
 from stepd.engine.commands import ChildBegun, ChildNews, ChildRefused, Done, ErrandDone, NewsTaken, error_json
 from stepd.engine.ending import remove_at
 from stepd.engine.model import ENDED, NO_INDEX, Execution, Step
 from stepd.engine.results import fail_step, succeed_with
+from stepd.engine.spending import own, whole
 from stepd.engine.standing import standing_writes
 from stepd.engine.work import Work
 
@@ -34,15 +35,21 @@ def refused(work: Work, command: ChildRefused) -> Done:
 
 
 def hear(work: Work, news: ChildNews) -> Done:
-    """Hears how the child stands; older news than those known change nothing. With the child the step ends."""
+    """Hears how the child stands and what it has used; older news than those known change nothing.
+
+    With the child the step ends.
+    """
     row = open_row(work, work.definition.by_id[news.step], news.index, news.child_id)
-    if row is None or news.seq <= row.child_seq:
+    if row is None:
+        return Done(work.execution.status)
+    take_usage(work, row, news.usage_seq, news.usage)
+    if news.seq <= row.child_seq:
         return Done(work.execution.status)
     row.child_seq = news.seq
     if news.status in ENDED:
         _end(work, row, news)
     elif news.status == "reconciliation_required":
-        block(work, row, news.at)
+        block(work, row, row.child_blocked_at or news.at)
     else:
         unblock(work, row)
     return Done(work.execution.status)
@@ -106,12 +113,17 @@ def _child_failed(news: ChildNews) -> bytes:
 
 
 def note_news(work: Work) -> None:
-    """Notes that the parent has something to hear: the end, or that an operator is needed, or is no more.
+    """Notes that the parent has something to hear: the end, what is used, or that an operator is needed, or is no more.
 
     Until it has heard of the end, nothing removes the child.
     """
     execution, before = work.execution, work.loaded.execution.status
-    if execution.parent_id is None or execution.status == before:
+    if execution.parent_id is None:
+        return
+    if execution.below != work.loaded.execution.below or own(execution) != own(work.loaded.execution):
+        execution.usage_seq += 1
+        execution.news_at = execution.news_at or work.now
+    if execution.status == before:
         return
     if execution.status in ENDED:
         execution.news_at, execution.remove_at = work.now, None
@@ -132,13 +144,15 @@ def news_of(execution: Execution, output: bytes | None) -> ChildNews:
         output=output,
         error=execution.error,
         writes=execution.leaves_writes,
+        usage_seq=execution.usage_seq,
+        usage=whole(execution),
     )
 
 
 def news_taken(work: Work, command: NewsTaken) -> Done:
     """The parent has heard what there was up to an event. An ended child is kept for its time from then on."""
     execution = work.execution
-    if execution.news_at is not None and execution.seq == command.seq:
+    if execution.news_at is not None and (execution.seq, execution.usage_seq) == (command.seq, command.usage_seq):
         execution.news_at = None
         work.changes.touched = True
         if execution.status in ENDED:

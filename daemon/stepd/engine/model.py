@@ -110,6 +110,8 @@ class Execution(msgspec.Struct):
     budget_tokens: int | None = None
     pause_reason: str | None = None
     """Why it is paused, where no operator asked for it."""
+    usage_seq: int = 0
+    """Of a child: counts the changes of what it has used, so that its parent knows older news from newer."""
 
 
 class Step(msgspec.Struct):
@@ -174,7 +176,7 @@ class Step(msgspec.Struct):
     items: bytes | None = None
     """Of a step that has items or rounds: how far they are, a tally as JSON."""
     child_usage: bytes | None = None
-    """What its child has used, as far as is known here, as JSON."""
+    """What its child has used, as far as is known here: the child's ``usage_seq`` and the sums, as JSON."""
 
 
 class Attempt(msgspec.Struct):

@@ -9,6 +9,7 @@ import msgspec
 from stepd.engine.commands import Reported
 from stepd.engine.model import Attempt, Execution, SpanRow, progress_name
 from stepd.engine.pricing import COUNTS, Line, PriceTable, capped, merged, moved, priced
+from stepd.engine.spending import UsageRow
 from stepd.engine.work import Work
 
 Spans: TypeAlias = dict[str, tuple[str | None, list[Line] | None]]
@@ -33,12 +34,12 @@ def take_report(work: Work, attempt: Attempt, reported: Reported) -> None:
         attempt.usage_given = True
         table = _table(work.execution, reported)
         given = priced(read_lines(reported.usage), table, work.now, _lines(attempt))
-        _set_usage(work.execution, attempt, given, table)
+        _set_usage(work, attempt, given, table)
     if reported.spans:
         work.changes.spans.extend(SpanRow(attempt.id, span.span_id, span.body) for span in reported.spans)
         summed = _sum_spans(work, attempt, reported)
         if not attempt.usage_given:
-            _set_usage(work.execution, attempt, summed, _table(work.execution, reported))
+            _set_usage(work, attempt, summed, _table(work.execution, reported))
 
 
 def span_usage_name(attempt_id: str) -> str:
@@ -81,16 +82,44 @@ def _lines(attempt: Attempt) -> list[Line]:
     return [] if attempt.usage is None else read_lines(attempt.usage)
 
 
-def _set_usage(execution: Execution, attempt: Attempt, after: list[Line], table: PriceTable | None) -> None:
-    """Replaces an attempt's usage, and moves its execution's sums by the difference."""
-    before = _lines(attempt)
-    attempt.usage = _encode(after)
+def _set_usage(work: Work, attempt: Attempt, after: list[Line], table: PriceTable | None) -> None:
+    """Replaces an attempt's usage, also in the log, and moves its execution's sums by the difference."""
+    execution, before, kept = work.execution, _lines(attempt), _encode(after)
+    if kept == (attempt.usage or b"[]"):
+        return
+    attempt.usage = kept
     if table is not None and any(line.prices == table.version and line.cost is not None for line in after):
         execution.currency = table.currency
     for name, old, new in zip(COUNTS, _sums(before), _sums(after), strict=True):
         setattr(execution, name, moved(getattr(execution, name), new - old))
     execution.cost_nano = moved(execution.cost_nano, _cost(after) - _cost(before))
     execution.unpriced_tokens = moved(execution.unpriced_tokens, _unpriced(after) - _unpriced(before))
+    work.changes.usage[attempt.id] = [_row(work, attempt, place, line) for place, line in enumerate(after)]
+
+
+def _row(work: Work, attempt: Attempt, place: int, line: Line) -> UsageRow:
+    execution = work.execution
+    return UsageRow(
+        attempt_id=attempt.id,
+        line=place,
+        execution_id=execution.id,
+        workflow=execution.workflow,
+        version=execution.version,
+        step=work.definition.steps[attempt.ordinal].id,
+        tenant=execution.tenant,
+        labels=execution.labels,
+        at=work.now,
+        model=line.model,
+        input_tokens=line.input_tokens,
+        cache_read_tokens=line.cache_read_tokens,
+        cache_write_tokens=line.cache_write_tokens,
+        output_tokens=line.output_tokens,
+        reasoning_tokens=line.reasoning_tokens,
+        cost_nano=line.cost,
+        currency=None if line.cost is None else execution.currency,
+        prices=line.prices,
+        unpriced_tokens=capped(line.unpriced),
+    )
 
 
 def _sums(lines: list[Line]) -> list[int]:

@@ -40,6 +40,32 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
         return capped(sum(self.numbers[: len(COUNTS)]))
 
 
+class UsageRow(msgspec.Struct):
+    """A line of the log of usage: what an attempt used of a model, with what sums are asked for by."""
+
+    attempt_id: str
+    line: int
+    """Its place among the attempt's lines."""
+    execution_id: str
+    workflow: str
+    version: str
+    step: str
+    tenant: str | None
+    labels: bytes
+    at: int
+    """When the attempt's usage was last reported."""
+    model: str
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_nano: int | None
+    currency: str | None
+    prices: int | None
+    unpriced_tokens: int
+
+
 NOTHING = Spent()
 NUMBERS = (*COUNTS, "cost_nano", "unpriced_tokens")
 

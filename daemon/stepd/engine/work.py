@@ -24,6 +24,7 @@ from stepd.engine.model import (
     output_name,
 )
 from stepd.engine.needs import Loaded, Missing, Need, StepKey
+from stepd.engine.spending import UsageRow
 
 __all__ = ["EMPTY", "PARKABLE", "Changes", "Loaded", "Missing", "Need", "Settings", "StepKey", "Work"]
 
@@ -66,6 +67,7 @@ class Changes:
         "steps",
         "sweep",
         "touched",
+        "usage",
     )
 
     def __init__(self, execution: Execution) -> None:
@@ -81,6 +83,8 @@ class Changes:
         self.events: list[Event] = []
         self.audit: list[Audit] = []
         self.spans: list[SpanRow] = []
+        self.usage: dict[str, list[UsageRow]] = {}
+        """By attempt: what takes the place of its lines in the log of usage."""
         self.ledger: list[Ledger] = []
         self.bulk: list[tuple[Literal["park", "cancel_held", "drop"], int, int]] = []
         """``("park", from, to)`` moves every parkable row without a lease; ``("cancel_held", …)`` ends held rows;

@@ -67,4 +67,4 @@ class Courier:
             return
         news = news_of(*found)
         await self._store.submit(Decide(news, execution_id=parent_id))
-        await self._store.submit(Decide(NewsTaken(news.seq), execution_id=child_id))
+        await self._store.submit(Decide(NewsTaken(news.seq, news.usage_seq), execution_id=child_id))

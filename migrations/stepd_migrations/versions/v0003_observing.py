@@ -66,6 +66,7 @@ def _executions() -> tuple[sa.Column[Any], ...]:
         nullable("budget_nano", INT),
         nullable("budget_tokens", INT),
         nullable("pause_reason", TEXT),
+        _zero("usage_seq"),
     )
 
 
@@ -111,6 +112,7 @@ def _usage() -> None:
         nullable("cost_nano", INT),
         nullable("currency", TEXT),
         nullable("prices", INT),
+        column("unpriced_tokens", INT),
     )
     index("usage_at", "usage", "at")
 
