@@ -30,6 +30,7 @@ from stepd.service.directory import Directory
 from stepd.service.dispatcher import Dispatcher
 from stepd.service.entering import NoAdminKey, enter_keys
 from stepd.service.keyring import Keyring
+from stepd.service.prices import Prices
 from stepd.service.watch import Watch
 from stepd.settings import Settings
 from stepd.signals import FORCED_EXIT, StopSignals
@@ -108,10 +109,12 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         raise StartRefused(_needs_keys(settings.bind))
     service = await until_available(signals, "service", store.service)
     name = await until_available(signals, "settings", lambda: share_settings(store, settings))
+    prices = Prices(store)
+    await until_available(signals, "prices", prices.refresh)
     pulse = Pulse(store)
     sweeper, courier = Sweeper(store, pulse.catch_up), Courier(store)
     watching = Watching(Metrics())
-    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring, watching))
+    store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring, prices, watching))
     await until_available(signals, "pulse", pulse.run_once)
     if store.alone:
         await until_available(signals, "recovery", lambda: recover(store))
@@ -127,6 +130,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         service_name=name,
         keyring=keyring,
         telemetry=watching,
+        prices=prices,
     )
     phase = Phase()
     observing = Observing(daemon, pulse, phase, watching)
@@ -139,7 +143,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         bounds=Bounds(settings.limits.request_bytes),
         hooks=observing,
     )
-    loops: list[Loop] = [pulse, keyring, Lag(watching.metrics.lag.observe)]
+    loops: list[Loop] = [pulse, keyring, prices, Lag(watching.metrics.lag.observe)]
     if settings.loops:
         loops += [sweeper, courier, Retention(store)]
     return Parts(daemon, phase, app, listening, loops, watching, door.is_open)
@@ -232,6 +236,7 @@ def _pass_on(
     sweeper: Sweeper,
     courier: Courier,
     keyring: Keyring,
+    prices: Prices,
     watching: Watching,
 ) -> None:
     """A commit is known to those who wait for it, and to who counts."""
@@ -245,6 +250,8 @@ def _pass_on(
         courier.wake.set()
     if tell.keys or tell.everything:
         keyring.wake.set()
+    if tell.prices or tell.everything:
+        prices.wake.set()
     watching.committed(tell)
 
 

@@ -58,6 +58,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention_seconds: Annotated[
         Seconds, Meta(description="how long ended executions are kept, where their definition says nothing")
     ] = 604_800
+    usage_retention_seconds: Annotated[
+        Seconds, Meta(description="how long the log of usage is kept, from which sums of tokens and money are made")
+    ] = 31_536_000
     tls_certificate: (
         Annotated[Text, Meta(description="PEM file with the certificate chain; needs the key too")] | None
     ) = None

@@ -135,6 +135,7 @@ def _for_engine(settings: Settings) -> work.Settings:
         heartbeat_ms=_ms(settings.heartbeat_seconds),
         reclaim_ms=_ms(settings.reclaim_seconds),
         retention_ms=_ms(settings.retention_seconds),
+        usage_retention_ms=_ms(settings.usage_retention_seconds),
         input_bytes=settings.limits.input_bytes,
         output_bytes=settings.limits.output_bytes,
         state_bytes=settings.limits.state_bytes,

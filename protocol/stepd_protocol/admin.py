@@ -5,8 +5,31 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import UNSET, Meta, field
 
 from stepd_protocol.executions import ListAnswer, StandingWrite
-from stepd_protocol.fields import Answer, Count, Id, Index, Payload, ReasonText, Request, ShortText, Time
+from stepd_protocol.fields import (
+    Answer,
+    Count,
+    Id,
+    Index,
+    Money,
+    Payload,
+    ReasonText,
+    Request,
+    ShortText,
+    Time,
+)
+from stepd_protocol.limits import PRICES_MAX
 from stepd_protocol.names import NEWLINE_GUARD, Direction, ExecutionStatus, Name, Scope
+
+PriceAmount: TypeAlias = Annotated[
+    Payload,
+    Meta(
+        description="Units of the currency, at most nine decimals: a number, or the same as text.",
+        extra_json_schema={"type": ["number", "string", "null"]},
+    ),
+]
+ValidFrom: TypeAlias = Annotated[
+    str | None, Meta(description="An RFC 3339 time with an offset, or a date, which begins at midnight in UTC.")
+]
 
 
 class Evidence(Request, frozen=True, kw_only=True):
@@ -109,21 +132,47 @@ class AuditEntry(Answer, frozen=True, kw_only=True):
 
 
 class Price(Request, frozen=True, kw_only=True):
-    """Money for a million tokens of one model; null where the kind of token has no price."""
+    """What a million tokens of a model cost from a time on; a kind of token that is left out, or null, has no price."""
 
     model: ShortText
-    input_per_million: Annotated[float, Meta(ge=0)] | None = None
-    cache_read_per_million: Annotated[float, Meta(ge=0)] | None = None
-    cache_write_per_million: Annotated[float, Meta(ge=0)] | None = None
-    output_per_million: Annotated[float, Meta(ge=0)] | None = None
-    reasoning_per_million: Annotated[float, Meta(ge=0)] | None = None
+    """A model's name, or the beginning of names and `*`: its own price comes before that of the longest beginning."""
+    valid_from: ValidFrom = None
+    """Left out: always. Of several prices of one model the latest counts that is valid."""
+    input: PriceAmount = UNSET
+    cache_read: PriceAmount = UNSET
+    cache_write: PriceAmount = UNSET
+    output: PriceAmount = UNSET
+    reasoning: PriceAmount = UNSET
 
 
 class PriceTable(Request, frozen=True, kw_only=True):
-    """All prices, in one currency (three letters)."""
+    """All prices, in one currency (three capital letters)."""
 
     currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$" + NEWLINE_GUARD)]
-    prices: list[Price]
+    prices: Annotated[list[Price], Meta(max_length=PRICES_MAX)]
+
+
+class PriceView(Answer, frozen=True, kw_only=True):
+    """A price as it stands in a version of the table."""
+
+    model: str
+    valid_from: Time | None
+    input: Money
+    cache_read: Money
+    cache_write: Money
+    output: Money
+    reasoning: Money
+
+
+class PriceTableView(Answer, frozen=True, kw_only=True):
+    """A version of the table of prices; without one, `version` and `currency` are null."""
+
+    version: int | None
+    currency: str | None
+    created_at: Time | None
+    principal: str | None
+    """Who put it."""
+    prices: list[PriceView]
 
 
 KeyList: TypeAlias = ListAnswer[KeyView]

@@ -116,6 +116,29 @@ class UsageTotal(Answer, frozen=True, kw_only=True):
     """Tokens that had no price when they were reported: they are not in `cost`."""
 
 
+class UsageGroup(Answer, frozen=True, kw_only=True):
+    """What attempts used together that are alike in what was grouped by; only that is shown of the first ones."""
+
+    day: str | UnsetType = UNSET
+    """In UTC, such as `2026-11-30`."""
+    workflow: Name | UnsetType = UNSET
+    version: Name | UnsetType = UNSET
+    step: Name | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    tenant: str | None | UnsetType = UNSET
+    labels: dict[str, str | None] | UnsetType = UNSET
+    """Null where an execution has no such label."""
+    input_tokens: Count
+    cache_read_tokens: Count
+    cache_write_tokens: Count
+    output_tokens: Count
+    reasoning_tokens: Count
+    cost: Money
+    currency: str | None
+    unpriced_tokens: Count
+    attempts: Count
+
+
 class ExecutionError(Answer, frozen=True, kw_only=True):
     """Why an execution fails or failed; `cause` is the last real error behind a time-out."""
 
@@ -248,6 +271,7 @@ class ListAnswer(Answer, Generic[T], frozen=True, kw_only=True):
 
 
 ExecutionList: TypeAlias = ListAnswer[ExecutionSummary]
+UsageList: TypeAlias = ListAnswer[UsageGroup]
 StepList: TypeAlias = ListAnswer[StepView]
 
 

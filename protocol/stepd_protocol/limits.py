@@ -85,6 +85,10 @@ WARNING_LENGTH_MAX: Final = 200
 # Keys
 KEY_TENANTS_MAX: Final = 100
 
+# Prices
+PRICES_MAX: Final = 10_000
+PRICE_MAX: Final = 1_000_000_000  # units of the currency for a million tokens
+
 # Reads
 PAGE_ITEMS_MAX: Final = 200
 PAGE_ITEMS: Final = 50

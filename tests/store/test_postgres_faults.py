@@ -13,7 +13,8 @@ import pytest
 from stepd.engine.commands import Told
 from stepd.engine.work import Settings
 from stepd.store.base import Begin, Started, StoreRefused, StoreUnavailable
-from stepd.store.postgres.connections import POOL_SIZE, from_text, to_text
+from stepd.store.marks import from_text, to_text
+from stepd.store.postgres.connections import POOL_SIZE
 from stepd.store.postgres.errors import Broken, Contended, Locked, Silent, unavailable
 from stepd.store.postgres.store import PostgresStore
 from tests.store.backends import PostgresBackend

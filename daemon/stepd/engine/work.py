@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True):
     heartbeat_ms: int = 10_000
     reclaim_ms: int = 15_000
     retention_ms: int = 604_800_000
+    usage_retention_ms: int = 31_536_000_000
     input_bytes: int = 262_144
     output_bytes: int = 262_144
     state_bytes: int = 262_144

@@ -15,11 +15,13 @@ from stepd.service import (
     executions,
     items,
     keys,
+    prices,
     reads,
     resolutions,
     signals,
     simulations,
     streams,
+    usage,
     workers,
     workflows,
 )
@@ -165,6 +167,10 @@ async def service(served: Served, call: Call) -> Answer:
     return await reads.service(served.daemon)
 
 
+async def usage_sums(served: Served, call: Call) -> Answer:
+    return await usage.sums(served.daemon, call.caller, call.query)
+
+
 # -- administration ---------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +193,14 @@ async def revoke_key(served: Served, call: Call) -> Answer:
 
 async def list_audit(served: Served, call: Call) -> Answer:
     return await auditing.list_all(served.daemon, call.caller, call.query)
+
+
+async def view_prices(served: Served, call: Call) -> Answer:
+    return await prices.show(served.daemon, call.query)
+
+
+async def put_prices(served: Served, call: Call) -> Answer:
+    return await prices.put(served.daemon, call.caller, call.body)
 
 
 def _surplus(call: Call) -> Problem | None:

@@ -9,6 +9,7 @@ from stepd.http.admin_routes import ADMIN_ROUTES
 from stepd.http.shared import IDEMPOTENCY, REPLAYED, VIEW
 from stepd.http.signal_routes import SIGNAL_ROUTES
 from stepd.http.table import Parameter, Route, Success
+from stepd.http.usage_routes import USAGE_ROUTES
 from stepd.settings import Settings
 from stepd_protocol import definitions, executions, leases, service, simulation
 from stepd_protocol.fields import ShortText, Time
@@ -388,7 +389,15 @@ STATUS_ROUTES: Final = (
     ),
 )
 
-ROUTES: Final = (*WORKER_ROUTES, *EXECUTION_ROUTES, *SIGNAL_ROUTES, *SERVICE_ROUTES, *ADMIN_ROUTES, *STATUS_ROUTES)
+ROUTES: Final = (
+    *WORKER_ROUTES,
+    *EXECUTION_ROUTES,
+    *SIGNAL_ROUTES,
+    *SERVICE_ROUTES,
+    *USAGE_ROUTES,
+    *ADMIN_ROUTES,
+    *STATUS_ROUTES,
+)
 
 
 def routes_of(settings: Settings) -> tuple[Route, ...]:

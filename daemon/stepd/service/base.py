@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepd.service.directory import Directory
     from stepd.service.dispatcher import Dispatcher
     from stepd.service.keyring import Keyring
+    from stepd.service.prices import Prices
     from stepd.service.watch import Watch
     from stepd.settings import Settings
 
@@ -85,6 +86,7 @@ class Daemon(msgspec.Struct):
     service_id: str
     service_name: str
     keyring: Keyring
+    prices: Prices
     reads: ReadLog = msgspec.field(default_factory=ReadLog)
     simulating: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(1))
     """One simulation is computed at a time."""

@@ -11,6 +11,7 @@ from msgspec import Raw, UnsetType
 
 from stepd.engine import canonical
 from stepd.engine.commands import Complete, Fail
+from stepd.engine.pricing import PriceTable
 from stepd.service.decoding import BodyDecoder
 from stepd.service.reported import read_report
 from stepd_protocol import leases as wire
@@ -31,14 +32,16 @@ class Outcome(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-def read_complete(principal: str, lease_id: str, body: bytes, limits: Limits) -> Outcome | Problem:
+def read_complete(
+    principal: str, lease_id: str, body: bytes, limits: Limits, prices: PriceTable | None = None
+) -> Outcome | Problem:
     """The body of a complete; a 422 leaves the lease as it was."""
     request = _COMPLETE.decode(body)
     if isinstance(request, Problem):
         return request
     state = b"{}" if isinstance(request.state, UnsetType) else bytes(request.state)
     output = _payload(request.output)
-    reported, warnings = read_report(limits, msgspec.UNSET, request.usage, request.spans)
+    reported, warnings = read_report(limits, msgspec.UNSET, request.usage, request.spans, prices)
     command = Complete(
         attempt_id=lease_id,
         principal=principal,
@@ -52,7 +55,9 @@ def read_complete(principal: str, lease_id: str, body: bytes, limits: Limits) ->
     return Outcome(command, request.next, warnings)
 
 
-def read_fail(principal: str, lease_id: str, body: bytes, limits: Limits) -> Outcome | Problem:
+def read_fail(
+    principal: str, lease_id: str, body: bytes, limits: Limits, prices: PriceTable | None = None
+) -> Outcome | Problem:
     """The body of a fail: only its fence, class, effect and unknown fields can make it a 422."""
     request, warnings = _decode_fail(body)
     if isinstance(request, Problem):
@@ -64,7 +69,7 @@ def read_fail(principal: str, lease_id: str, body: bytes, limits: Limits) -> Out
     warnings += faults
     message, faults = _clean(request.message, limits.message_bytes)
     warnings += faults
-    reported, faults = read_report(limits, msgspec.UNSET, request.usage, request.spans)
+    reported, faults = read_report(limits, msgspec.UNSET, request.usage, request.spans, prices)
     warnings += faults
     command = Fail(
         attempt_id=lease_id,

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from stepd.engine.commands import Reported, SpanReport
+from stepd.engine.pricing import PriceTable
 from stepd_protocol.leases import Span
 from stepd_protocol.limits import Limits
 from stepd_protocol.telemetry import read_spans, read_usage
@@ -16,9 +17,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_report(
-    limits: Limits, progress: Raw | UnsetType, usage: Raw | UnsetType, spans: Raw | UnsetType
+    limits: Limits,
+    progress: Raw | UnsetType,
+    usage: Raw | UnsetType,
+    spans: Raw | UnsetType,
+    prices: PriceTable | None = None,
 ) -> tuple[Reported, list[str]]:
-    """What was reported, and a warning for each thing that was dropped; never raises."""
+    """What was reported, to be priced by these prices, and a warning for each thing that was dropped; never raises."""
     if progress is UNSET and usage is UNSET and spans is UNSET:
         return NOTHING, []
     kept_progress, warnings = _read_progress(limits, progress)
@@ -30,6 +35,7 @@ def read_report(
         progress=kept_progress,
         usage=None if given is None else _encode(given),
         spans=tuple(_span_report(span) for span in read),
+        prices=prices,
     )
     return reported, warnings
 

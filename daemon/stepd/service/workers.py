@@ -50,7 +50,9 @@ async def heartbeat(daemon: Daemon, caller: Caller, lease_id: str, body: bytes) 
     request = _HEARTBEAT.decode(body)
     if isinstance(request, Problem):
         return request
-    reported, warnings = read_report(daemon.settings.limits, request.progress, request.usage, request.spans)
+    reported, warnings = read_report(
+        daemon.settings.limits, request.progress, request.usage, request.spans, daemon.prices.table
+    )
     command = Heartbeat(lease_id, caller.principal, request.fence, request.started, reported)
     (answer,) = await daemon.store.submit(Decide(command, attempt_id=lease_id))
     daemon.directory.beats(lease_id, caller.principal)
@@ -68,13 +70,13 @@ async def heartbeat(daemon: Daemon, caller: Caller, lease_id: str, body: bytes) 
 
 async def complete(daemon: Daemon, caller: Caller, lease_id: str, body: bytes) -> Answer:
     """The body succeeded: 200, 422 with ``settled`` where its output can't be taken, or one of the refusals."""
-    outcome = read_complete(caller.principal, lease_id, body, daemon.settings.limits)
+    outcome = read_complete(caller.principal, lease_id, body, daemon.settings.limits, daemon.prices.table)
     return outcome if isinstance(outcome, Problem) else await _settle(daemon, caller, outcome)
 
 
 async def fail(daemon: Daemon, caller: Caller, lease_id: str, body: bytes) -> Answer:
     """The body failed: 200 with what became of the step, or one of the refusals."""
-    outcome = read_fail(caller.principal, lease_id, body, daemon.settings.limits)
+    outcome = read_fail(caller.principal, lease_id, body, daemon.settings.limits, daemon.prices.table)
     return outcome if isinstance(outcome, Problem) else await _settle(daemon, caller, outcome)
 
 

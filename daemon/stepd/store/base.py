@@ -17,6 +17,7 @@ from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
+from stepd.store.accounts import Accounts
 from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
 from stepd.store.reads import (
     Due,
@@ -199,7 +200,7 @@ class UnknownWorkflow(msgspec.Struct):
 Operation: TypeAlias = Decide | Begin | Deal | BeginChild | Keep
 
 
-class Store(Protocol):
+class Store(Accounts, Protocol):
     """Where executions live. Every method may raise StoreUnavailable; none leaves anything half-done."""
 
     settings: Settings
@@ -373,4 +374,4 @@ class Store(Protocol):
         """Removes up to ``limit`` ended executions past ``remove_at``, with all that is theirs; answers how many."""
 
     async def forget(self, limit: int) -> int:
-        """Removes claims, idempotency keys, worker lives and audit rows past their time; answers how many."""
+        """Removes claims, idempotency keys, worker lives, audit rows and usage past their time; answers how many."""

@@ -52,7 +52,7 @@ def page_of_executions(
 
 def audit_conditions(filter_: AuditFilter, tenants: tuple[str, ...] | None) -> tuple[list[str], list[object]]:
     """Conditions on a row of the audit log, and their parameters."""
-    where = _Where()
+    where = Where()
     for column in AUDIT_COLUMNS:
         if (value := getattr(filter_, column)) is not None:
             where.add(f"{column} = ?", value)
@@ -95,7 +95,7 @@ def _arm(
     tenants: Sequence[str] | None,
 ) -> Query:
     """The query for these statuses and tenants, in order, without its limit."""
-    where = _Where()
+    where = Where()
     source, created_at, id_ = "executions e", "e.created_at", "e.id"
     if filter_.labels:
         # The first label leads: its rows lie in the order of the list.
@@ -127,7 +127,7 @@ def _arm(
     return f"select {columns.of('e')} from {source} {where} {order}", where.parameters
 
 
-def _between(where: _Where, filter_: ExecutionFilter, created_at: str, id_: str) -> None:
+def _between(where: Where, filter_: ExecutionFilter, created_at: str, id_: str) -> None:
     if filter_.created_after is not None:
         where.add(f"{created_at} > ?", filter_.created_after)
     if filter_.created_before is not None:
@@ -136,7 +136,7 @@ def _between(where: _Where, filter_: ExecutionFilter, created_at: str, id_: str)
         where.add(f"({created_at}, {id_}) {'>' if filter_.oldest_first else '<'} (?, ?)", *filter_.cursor)
 
 
-class _Where:
+class Where:
     """Conditions of a query as they gather, with their parameters."""
 
     def __init__(self) -> None:

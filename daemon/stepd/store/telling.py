@@ -9,13 +9,13 @@ from stepd.store.base import Tell
 class News:
     """What one unit of work has to tell, should it be committed."""
 
-    __slots__ = ("changes", "errands", "executions", "keys", "ready", "timer")
+    __slots__ = ("changes", "errands", "executions", "keys", "prices", "ready", "timer")
 
     def __init__(self) -> None:
         self.ready = False
         self.executions: dict[str, tuple[int, str]] = {}
         self.timer: int | None = None
-        self.keys = self.errands = False
+        self.keys = self.errands = self.prices = False
         self.changes: list[Changes] = []
 
     def written(self, changes: Changes) -> None:
@@ -36,6 +36,7 @@ class News:
         """Adds what this unit has to tell to what its whole batch has."""
         told.ready = told.ready or self.ready
         told.keys = told.keys or self.keys
+        told.prices = told.prices or self.prices
         told.errands = told.errands or self.errands
         told.executions.update(self.executions)
         told.written += self.changes

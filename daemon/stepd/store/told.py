@@ -28,6 +28,8 @@ class Tell(msgspec.Struct):
     """The earliest new time (ms, store's clock) at which the sweeper has something to do."""
     keys: bool = False
     """Keys were added or revoked."""
+    prices: bool = False
+    """There is a new version of the table of prices."""
     errands: bool = False
     """Something is to be carried between an execution and its parent or its children."""
     everything: bool = False

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 import asyncpg
 
 from stepd.store.base import StoreUnavailable
+from stepd.store.marks import from_text, to_text
 from stepd.store.postgres.errors import DRIVER_ERRORS, Broken, Silent, unavailable
 
 R = TypeVar("R")
@@ -46,9 +47,6 @@ SESSION: Final = {
     "tcp_keepalives_count": "3",
 }
 
-MARK: Final = "\uf8f0"
-"""Stands in texts for what follows it: PostgreSQL's texts can't hold NUL, and texts of clients can."""
-
 
 class Session(Protocol):
     """What is asked of a connection."""
@@ -73,18 +71,6 @@ async def connect(url: str, purpose: str, **settings: str) -> Any:
         )
         await _hold_any_text(connection)
         return connection
-
-
-def to_text(value: str) -> str:
-    """A text as PostgreSQL can hold it."""
-    if "\0" in value or MARK in value:
-        return value.replace(MARK, f"{MARK}1").replace("\0", f"{MARK}0")
-    return value
-
-
-def from_text(held: str) -> str:
-    """The text that PostgreSQL holds so."""
-    return held.replace(f"{MARK}0", "\0").replace(f"{MARK}1", MARK) if MARK in held else held
 
 
 class Pool:

@@ -28,6 +28,7 @@ class Notice(msgspec.Struct, omit_defaults=True):
     """Which daemon tells it; its own it has heard already."""
     ready: bool = False
     keys: bool = False
+    prices: bool = False
     errands: bool = False
     executions: dict[str, tuple[int, str]] = {}
 
@@ -58,7 +59,7 @@ class Teller:
 
     def tell_everything(self) -> None:
         """Tells who waits here that others may have done anything."""
-        self.hear(Tell(ready=True, executions={}, timer=None, keys=True, everything=True))
+        self.hear(Tell(ready=True, executions={}, timer=None, keys=True, prices=True, everything=True))
 
     def told(self, text: str) -> None:
         """Another daemon has told something; this one's own comes back too, and has been heard already."""
@@ -68,14 +69,14 @@ class Teller:
             self.tell_everything()
             return
         if notice.by != self.by:
-            self.hear(Tell(notice.ready, notice.executions, None, notice.keys, notice.errands))
+            self.hear(Tell(notice.ready, notice.executions, None, notice.keys, notice.prices, notice.errands))
 
 
 def _texts(by: str, tell: Tell) -> Iterator[str]:
     executions = iter(tell.executions.items())
     some = dict(islice(executions, EXECUTIONS_PER_NOTICE))
-    if some or tell.ready or tell.keys or tell.errands:
-        yield _text(Notice(by, tell.ready, tell.keys, tell.errands, some))
+    if some or tell.ready or tell.keys or tell.prices or tell.errands:
+        yield _text(Notice(by, tell.ready, tell.keys, tell.prices, tell.errands, some))
     while some := dict(islice(executions, EXECUTIONS_PER_NOTICE)):
         yield _text(Notice(by, executions=some))
 

@@ -11,11 +11,13 @@ import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.model import Attempt, Audit, Execution, Idempotency, Ledger, Signal, Step
+from stepd.engine.spending import UsageRow
 from stepd.engine.work import Changes
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import (
     ATTEMPTS,
     AUDIT,
+    CUT_USAGE,
     EVENTS,
     EXECUTIONS,
     IDEMPOTENCY,
@@ -26,8 +28,10 @@ from stepd.store.postgres.tables import (
     STEPS,
     UPSERT_PAYLOADS,
     UPSERT_SPANS,
+    USAGE,
     columns,
 )
+from stepd.store.summing import kept
 
 Statement: TypeAlias = tuple[str, list[Any]]
 """With its parameters; none where there is nothing to write."""
@@ -52,6 +56,7 @@ class Pending:
         self._signals: dict[tuple[str, int], Signal] = {}
         self._audit: list[Audit] = []
         self._ledger: list[Ledger] = []
+        self._usage: dict[str, list[UsageRow]] = {}
         self._calls: list[Idempotency] = []
         self._claims: list[tuple[str, str, str, int]] = []
 
@@ -75,6 +80,7 @@ class Pending:
             self._signals[(id_, number)] = signal
         self._audit += changes.audit
         self._ledger += changes.ledger
+        self._usage.update(changes.usage)
 
     def add_audit(self, rows: Sequence[Audit]) -> None:
         """Adds audit rows that belong to no decision."""
@@ -115,6 +121,8 @@ class Pending:
             (SIGNALS.upsert, SIGNALS.lists(self._signals.values())),
             (AUDIT.insert, AUDIT.lists(self._audit)),
             (LEDGER.insert, LEDGER.lists(self._ledger)),
+            (CUT_USAGE, columns([(id_, len(rows)) for id_, rows in self._usage.items()])),
+            (USAGE.upsert, USAGE.lists(kept(row) for rows in self._usage.values() for row in rows)),
         ]
         wanted = [statement for statement in statements if statement[1]]
         if last is not None:

@@ -10,7 +10,8 @@ from msgspec.structs import astuple
 from stepd.engine.model import Audit, Idempotency
 from stepd.ids import new_id
 from stepd.store.listing import audit_conditions
-from stepd.store.postgres.connections import Session, to_text
+from stepd.store.marks import to_text
+from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import AUDIT, IDEMPOTENCY, KEYS, WORKERS, numbered
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
 

@@ -72,6 +72,7 @@ FORGET_CALLS: Final = _forget("idempotency", "principal, target, key", "created_
 FORGET_LIVES: Final = _forget("workers", "principal, worker, instance", "last_seen_at < $1")
 FORGET_AUDIT: Final = "select remove_audit($1, $2)"
 """Nobody else can remove any, and by the server's clock it lets none go before its time."""
+FORGET_USAGE: Final = _forget("usage", "attempt_id, line", "at < $1")
 FORGET: Final = (
     (FORGET_CLAIMS, CLAIMS_KEPT_MS),
     (FORGET_CALLS, CALLS_KEPT_MS),
@@ -116,6 +117,6 @@ async def clear_leavings(session: Session) -> bool:
 
 
 async def forget(session: Session, now: int, statement: str, kept_ms: int, limit: int) -> int:
-    """Removes one slice of claims, remembered calls, workers' lives or audit rows past their time; answers how many."""
+    """Removes one slice of what is past its time, such as claims or audit rows; answers how many."""
     count: int = await session.fetchval(statement, now - kept_ms, min(limit, ROWS_AT_ONCE))
     return count

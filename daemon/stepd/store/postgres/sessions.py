@@ -46,12 +46,14 @@ class Sessions:
 
         return await self._pool.run(on_snapshot)
 
-    async def write(self, act: Callable[[Session, int], Awaitable[R]], *, keys: bool = False) -> R:
+    async def write(
+        self, act: Callable[[Session, int], Awaitable[R]], *, keys: bool = False, prices: bool = False
+    ) -> R:
         """Runs ``act`` with the store's time inside a transaction, and tells of it. Raises StoreUnavailable."""
 
         async def transaction(session: Session) -> tuple[R, Tell]:
             answer = await act(session, await self.now(session))
-            return answer, Tell(ready=False, executions={}, timer=None, keys=keys and answer is True)
+            return answer, Tell(ready=False, executions={}, timer=None, keys=keys and answer is True, prices=prices)
 
         return await self.transact(transaction)
 

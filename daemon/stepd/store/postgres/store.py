@@ -10,6 +10,7 @@ from stepd.clock import Clock
 from stepd.engine.definition import Compiled
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
+from stepd.store.accounts import PricesRow, UsageFilter, UsageSum
 from stepd.store.base import (
     Due,
     Errand,
@@ -26,7 +27,7 @@ from stepd.store.base import (
     WorkflowRow,
 )
 from stepd.store.operations import Operations
-from stepd.store.postgres import definitions, lists, loading, records, removal, signals, upkeep, views
+from stepd.store.postgres import accounts, definitions, lists, loading, records, removal, signals, upkeep, views
 from stepd.store.postgres.address import without_secrets
 from stepd.store.postgres.commits import Commits
 from stepd.store.postgres.connections import Pool, Session
@@ -212,6 +213,17 @@ class PostgresStore:
     async def audited(self, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int) -> list[AuditRow]:
         return await self._read(lambda session: records.audited(session, filter_, tenants, limit))
 
+    # -- prices and usage ---------------------------------------------------------------------------------------
+
+    async def prices(self, version: int | None = None, *, newer_than: int = 0) -> PricesRow | None:
+        return await self._read(lambda session: accounts.prices(session, version, newer_than))
+
+    async def put_prices(self, row: PricesRow, audit: Audit) -> PricesRow | str:
+        return await self._write(lambda session, _: accounts.put_prices(session, row, audit), prices=True)
+
+    async def usage(self, filter_: UsageFilter, tenants: tuple[str, ...] | None, limit: int) -> list[UsageSum]:
+        return await self._read(lambda session: accounts.usage(session, filter_, tenants, limit))
+
     # -- loops --------------------------------------------------------------------------------------------------
 
     async def pulse(self) -> bool:
@@ -252,7 +264,7 @@ class PostgresStore:
 
     async def forget(self, limit: int) -> int:
         forgotten = 0
-        for statement, kept_ms in removal.FORGET:
+        for statement, kept_ms in (*removal.FORGET, (removal.FORGET_USAGE, self.settings.usage_retention_ms)):
             room = limit
             while room > 0:
                 act = partial(removal.forget, statement=statement, kept_ms=kept_ms, limit=room)
@@ -290,5 +302,7 @@ class PostgresStore:
     async def _look(self, act: Callable[[Session], Coroutine[Any, Any, R]]) -> R:
         return await self._sessions.look(act)
 
-    async def _write(self, act: Callable[[Session, int], Awaitable[R]], *, keys: bool = False) -> R:
-        return await self._sessions.write(act, keys=keys)
+    async def _write(
+        self, act: Callable[[Session, int], Awaitable[R]], *, keys: bool = False, prices: bool = False
+    ) -> R:
+        return await self._sessions.write(act, keys=keys, prices=prices)

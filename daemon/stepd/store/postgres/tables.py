@@ -10,8 +10,10 @@ import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal, Step
+from stepd.engine.spending import UsageRow
+from stepd.store.accounts import PricesRow
 from stepd.store.base import VersionRow
-from stepd.store.postgres.connections import to_text
+from stepd.store.marks import to_text
 from stepd.store.records import KeyRow, WorkerRow
 from stepd.store.tables import Columns, Row
 
@@ -87,6 +89,8 @@ IDEMPOTENCY: Final = Table("idempotency", Idempotency, ("principal", "target", "
 VERSIONS: Final = Table("versions", VersionRow, ("workflow", "version"))
 WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance"))
 KEYS: Final = Table("keys", KeyRow, ("id",))
+USAGE: Final = Table("usage", UsageRow, ("attempt_id", "line"))
+PRICES: Final = Table("prices", PricesRow)
 
 UPSERT_PAYLOADS: Final = (
     f"insert into payloads (execution_id, name, body) select * from {unnested('text[]', 'text[]', 'bytea[]')} "
@@ -97,6 +101,11 @@ UPSERT_SPANS: Final = (
     f"select * from {unnested('text[]', 'text[]', 'text[]', 'bytea[]')} "
     "on conflict (execution_id, attempt_id, span_id) do update set body = excluded.body"
 )
+CUT_USAGE: Final = (
+    f"delete from usage u using {unnested('text[]', 'bigint[]')} as w (attempt_id, lines) "
+    "where u.attempt_id = w.attempt_id and u.line >= w.lines"
+)
+"""Takes away the lines of attempts that have fewer now."""
 INSERT_LABELS: Final = (
     "insert into labels (key, value, created_at, execution_id) "
     f"select * from {unnested('text[]', 'text[]', 'bigint[]', 'text[]')}"

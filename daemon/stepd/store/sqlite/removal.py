@@ -66,6 +66,10 @@ KEEP_AUDIT_FROM: Final = (
     "where kept_from < :before and exists (select 1 from audit where at < :before)"
 )
 """The table lets nothing go that is to be kept."""
+FORGET_USAGE: Final = (
+    "delete from usage where (attempt_id, line) in "
+    "(select attempt_id, line from usage where at < ? order by at limit ?)"
+)
 FORGET_AUDIT: Final = "delete from audit where id in (select id from audit where at < ? order by at, id limit ?)"
 
 
@@ -102,7 +106,7 @@ def clear_leavings(transaction: Transaction) -> bool:
 
 
 def forget(transaction: Transaction, limit: int, *, statement: str, kept_ms: int) -> int:
-    """Removes one slice of claims, remembered calls or workers' lives past their time; answers how many."""
+    """Removes one slice of claims, remembered calls or workers' lives or usage past their time; answers how many."""
     before = transaction.now() - kept_ms
     return transaction.connection.execute(statement, (before, min(limit, ROWS_AT_ONCE))).rowcount
 

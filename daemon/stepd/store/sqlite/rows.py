@@ -8,6 +8,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal, Step
+from stepd.engine.spending import UsageRow
+from stepd.store.accounts import PricesRow
 from stepd.store.base import VersionRow
 from stepd.store.records import KeyRow, WorkerRow
 from stepd.store.tables import Columns, Row
@@ -65,6 +67,8 @@ IDEMPOTENCY: Final = Table("idempotency", Idempotency, ("principal", "target", "
 VERSIONS: Final = Table("versions", VersionRow, ("workflow", "version"))
 WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance"))
 KEYS: Final = Table("keys", KeyRow, ("id",))
+USAGE: Final = Table("usage", UsageRow, ("attempt_id", "line"))
+PRICES: Final = Table("prices", PricesRow)
 
 INSERT_EVENT: Final = (
     f"insert into events (execution_id, {EVENTS.listed}) values (?, {', '.join('?' * len(EVENTS.columns))})"
@@ -77,4 +81,6 @@ UPSERT_SPAN: Final = (
     "insert into spans (execution_id, attempt_id, span_id, body) values (?, ?, ?, ?) "
     "on conflict (execution_id, attempt_id, span_id) do update set body = excluded.body"
 )
+CUT_USAGE: Final = "delete from usage where attempt_id = ? and line >= ?"
+"""Takes away the lines of an attempt that has fewer now."""
 INSERT_LABEL: Final = "insert into labels (key, value, created_at, execution_id) values (?, ?, ?, ?)"

@@ -13,6 +13,7 @@ from stepd.clock import Clock, SystemClock
 from stepd.engine.definition import Compiled
 from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
+from stepd.store.accounts import PricesRow, UsageFilter, UsageSum
 from stepd.store.base import (
     Due,
     Errand,
@@ -30,7 +31,7 @@ from stepd.store.base import (
 )
 from stepd.store.operations import Operations
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
-from stepd.store.sqlite import definitions, lists, loading, records, removal, signals, upkeep, views
+from stepd.store.sqlite import accounts, definitions, lists, loading, records, removal, signals, upkeep, views
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
 from stepd.store.sqlite.errors import unavailable
@@ -222,6 +223,17 @@ class SqliteStore:
     async def audited(self, filter_: AuditFilter, tenants: tuple[str, ...] | None, limit: int) -> list[AuditRow]:
         return await self.reader.run(lambda connection: records.audited(connection, filter_, tenants, limit))
 
+    # -- prices and usage ---------------------------------------------------------------------------------------
+
+    async def prices(self, version: int | None = None, *, newer_than: int = 0) -> PricesRow | None:
+        return self.writer.look(lambda connection: accounts.prices(connection, version, newer_than))
+
+    async def put_prices(self, row: PricesRow, audit: Audit) -> PricesRow | str:
+        return await self.writer.run(lambda transaction: accounts.put_prices(transaction, row, audit))
+
+    async def usage(self, filter_: UsageFilter, tenants: tuple[str, ...] | None, limit: int) -> list[UsageSum]:
+        return await self.reader.run(lambda connection: accounts.usage(connection, filter_, tenants, limit))
+
     # -- loops --------------------------------------------------------------------------------------------------
 
     async def pulse(self) -> bool:
@@ -258,7 +270,8 @@ class SqliteStore:
 
     async def forget(self, limit: int) -> int:
         forgotten = 0
-        for forget in removal.FORGET:
+        usage = partial(removal.forget, statement=removal.FORGET_USAGE, kept_ms=self.settings.usage_retention_ms)
+        for forget in (*removal.FORGET, usage):
             room = limit
             while room > 0:
                 if (count := await self.writer.run(partial(forget, limit=room))) == 0:

@@ -13,6 +13,7 @@ from stepd.engine.work import Changes, Loaded
 from stepd.store.sqlite.rows import (
     ATTEMPTS,
     AUDIT,
+    CUT_USAGE,
     EXECUTIONS,
     INSERT_EVENT,
     INSERT_LABEL,
@@ -21,8 +22,10 @@ from stepd.store.sqlite.rows import (
     STEPS,
     UPSERT_PAYLOAD,
     UPSERT_SPAN,
+    USAGE,
 )
 from stepd.store.sqlite.transaction import Transaction
+from stepd.store.summing import kept
 from stepd.store.tables import OPEN_ROWS
 
 PARK: Final = f"update steps set parked = ? where execution_id = ? and parked = ? and {OPEN_ROWS}"
@@ -110,5 +113,8 @@ def _belongings(connection: sqlite3.Connection, changes: Changes) -> None:
         connection.executemany(SIGNALS.upsert, [astuple(signal) for signal in changes.signals.values()])
     if changes.audit:
         connection.executemany(AUDIT.insert, [astuple(row) for row in changes.audit])
+    for attempt_id, rows in changes.usage.items():
+        connection.execute(CUT_USAGE, (attempt_id, len(rows)))
+        connection.executemany(USAGE.upsert, [astuple(kept(row)) for row in rows])
     if changes.ledger:
         connection.executemany(LEDGER.insert, [astuple(row) for row in changes.ledger])
