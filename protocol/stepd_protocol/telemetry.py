@@ -13,6 +13,37 @@ from stepd_protocol.limits import Limits
 UNKNOWN_MODEL: Final = "unknown"
 """The model of a span that counts tokens and names none."""
 
+# What each count is called: by the semantic conventions, their current name first, then earlier ones; then by libraries
+# that came before them. Cached tokens are part of the input, and reasoning of the output, under any of these names.
+_INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
+_OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
+_CACHE_READ: Final = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "gen_ai.usage.input_tokens.cached",
+    "gen_ai.usage.cached_input_tokens",
+    "gen_ai.usage.details.cache_read_tokens",
+    "gen_ai.usage.cache_read_tokens",
+    "gen_ai.usage.cached_tokens",
+)
+_CACHE_WRITE: Final = (
+    "gen_ai.usage.cache_write.input_tokens",
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "gen_ai.usage.cache_write_input_tokens",
+    "gen_ai.usage.input_tokens.cache_write",
+    "gen_ai.usage.details.cache_write_tokens",
+    "gen_ai.usage.cache_write_tokens",
+)
+_REASONING: Final = (
+    "gen_ai.usage.reasoning.output_tokens",
+    "gen_ai.usage.reasoning_tokens",
+    "gen_ai.usage.output_tokens.reasoning",
+    "gen_ai.usage.details.reasoning_tokens",
+)
+_MODEL: Final = "unknown"
+"""The model of a span that counts tokens and names none."""
+
 # What the semantic conventions call each count, the current name first, then earlier ones that are still sent.
 _INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")

@@ -217,6 +217,30 @@ def test_earlier_names_are_read_and_current_ones_win() -> None:
     assert usage_from_attributes(both) == Usage(model="m", input_tokens=11, output_tokens=5)
 
 
+NAMES = {
+    "cache_read_tokens": """cache_read.input_tokens cache_read_input_tokens input_tokens.cached cached_input_tokens
+        details.cache_read_tokens cache_read_tokens cached_tokens""",
+    "cache_write_tokens": """cache_write.input_tokens cache_creation.input_tokens cache_creation_input_tokens
+        cache_write_input_tokens input_tokens.cache_write details.cache_write_tokens cache_write_tokens""",
+    "reasoning_tokens": """reasoning.output_tokens reasoning_tokens output_tokens.reasoning
+        details.reasoning_tokens""",
+}
+
+
+@pytest.mark.parametrize(("count", "name"), [(count, name) for count, names in NAMES.items() for name in names.split()])
+def test_a_part_is_taken_out_of_its_total_under_any_name(count: str, name: str) -> None:
+    attributes = {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 50}
+    usage = usage_from_attributes({**attributes, f"gen_ai.usage.{name}": 30})
+    assert usage is not None
+    total, rest = ("output_tokens", 20) if count == "reasoning_tokens" else ("input_tokens", 70)
+    assert (getattr(usage, count), getattr(usage, total)) == (30, rest)
+
+
+def test_the_current_name_counts_where_one_is_sent_under_two() -> None:
+    attributes = {"gen_ai.usage.cache_write.input_tokens": 7, "gen_ai.usage.cache_creation.input_tokens": 9}
+    assert usage_from_attributes(attributes) == Usage(model=UNKNOWN_MODEL, cache_write_tokens=7)
+
+
 def test_a_sum_without_its_cached_part_never_turns_negative() -> None:
     usage = usage_from_attributes({"gen_ai.usage.input_tokens": 10, "gen_ai.usage.cache_read.input_tokens": 600})
     assert usage == Usage(model=UNKNOWN_MODEL, cache_read_tokens=600)

@@ -15,9 +15,9 @@ MODULES = (admin, definitions, executions, leases, names, problems, service, sim
 INSIDE_OTHERS = {
     "AncestorStep AppliedUpdate AttemptView AuditEntry BlockedView CancelWish Catch CloseResolution Decision",
     "ErrorInfo Evidence ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer MatchedRules",
-    "ParentView Previous Price ProtocolInfo Repeat Resolution ResumeResolution Retry Rule ServedWork Serves Settled",
+    "ParentView Previous Price PriceView ProtocolInfo Repeat Resolution ResumeResolution Retry Rule ServedWork Serves Settled",
     "SignalNotTaken SimulatedFailure SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step",
-    "StepResult StepView Update UsageTotal UsageView VersionView WorkerView",
+    "StepResult StepView Update UsageGroup UsageTotal UsageView VersionView WorkerView",
 }
 
 

@@ -16,6 +16,7 @@ from stepd.service.base import Caller, Daemon, Reply
 from stepd.service.directory import Directory
 from stepd.service.dispatcher import Dispatcher
 from stepd.service.keyring import Keyring
+from stepd.service.prices import Prices
 from stepd.service.watch import Watch
 from stepd.settings import Settings
 from stepd.store.base import Tell
@@ -85,7 +86,9 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     store = SqliteStore(file, EngineSettings())
     await store.open()
     keyring = Keyring(store)
-    daemon = Daemon(Settings(), store, Dispatcher(store), Watch(), Directory(store), "service-1", "stepd", keyring)
+    daemon = Daemon(
+        Settings(), store, Dispatcher(store), Watch(), Directory(store), "service-1", "stepd", keyring, Prices(store)
+    )
 
     def tell(tell: Tell) -> None:
         daemon.watch.tell(tell)

@@ -4,10 +4,11 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from stepd.http import handlers, status
+from stepd.http import handlers
 from stepd.http.admin_routes import ADMIN_ROUTES
 from stepd.http.shared import IDEMPOTENCY, REPLAYED, VIEW
 from stepd.http.signal_routes import SIGNAL_ROUTES
+from stepd.http.status_routes import STATUS_ROUTES
 from stepd.http.table import Parameter, Route, Success
 from stepd.http.usage_routes import USAGE_ROUTES
 from stepd.settings import Settings
@@ -332,60 +333,6 @@ SERVICE_ROUTES: Final = (
         part=None,
         scopes=(),
         successes=(Success(status=200, type=service.ServiceView, about="the service"),),
-    ),
-)
-
-STATUS_ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/healthz",
-        name="alive",
-        summary="Whether the process answers",
-        handler=status.alive,
-        part=None,
-        scopes=None,
-        successes=(Success(status=200, type=status.Alive, about="it does"),),
-    ),
-    Route(
-        method="GET",
-        path="/readyz",
-        name="ready",
-        summary="Whether the store is there and new work is taken",
-        handler=status.ready,
-        part=None,
-        scopes=None,
-        successes=(Success(status=200, type=status.Ready, about="ready"),),
-        problems=("unavailable",),
-    ),
-    Route(
-        method="GET",
-        path="/metrics",
-        name="metrics",
-        summary="Figures for Prometheus; none of them names a tenant, worker, key or execution",
-        handler=status.metrics,
-        part=None,
-        scopes=None,
-        successes=(Success(status=200, type=str, about="the figures", media_type=status.METRICS_TYPE),),
-    ),
-    Route(
-        method="GET",
-        path="/openapi.yaml",
-        name="openapi_yaml",
-        summary="This document",
-        handler=status.document_yaml,
-        part=None,
-        scopes=None,
-        successes=(Success(status=200, type=dict, about="the document", media_type=status.YAML_TYPE),),
-    ),
-    Route(
-        method="GET",
-        path="/openapi.json",
-        name="openapi_json",
-        summary="This document as JSON",
-        handler=status.document_json,
-        part=None,
-        scopes=None,
-        successes=(Success(status=200, type=dict, about="the document"),),
     ),
 )
 

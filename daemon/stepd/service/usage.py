@@ -45,7 +45,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 async def sums(daemon: Daemon, caller: Caller, query: Query) -> Answer:
-    """What attempts of the caller's tenants used, a group each. Nothing is counted twice: children are not in parents."""
+    """What attempts of the caller's tenants used, a group each. An execution's children count for themselves."""
     table = daemon.prices.table
     currency = "" if table is None else table.currency
     asked = _read(query, currency)
