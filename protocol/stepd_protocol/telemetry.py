@@ -41,19 +41,6 @@ _REASONING: Final = (
     "gen_ai.usage.output_tokens.reasoning",
     "gen_ai.usage.details.reasoning_tokens",
 )
-_MODEL: Final = "unknown"
-"""The model of a span that counts tokens and names none."""
-
-# What the semantic conventions call each count, the current name first, then earlier ones that are still sent.
-_INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
-_OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
-_CACHE_READ: Final = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens")
-_CACHE_WRITE: Final = (
-    "gen_ai.usage.cache_write.input_tokens",
-    "gen_ai.usage.cache_creation.input_tokens",
-    "gen_ai.usage.cache_creation_input_tokens",
-)
-_REASONING: Final = ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens")
 _MODEL: Final = ("gen_ai.response.model", "gen_ai.request.model")
 
 

@@ -64,5 +64,13 @@ REQUESTS: Final[dict[str, Any]] = {
         },
         "signals": [{"name": "approval", "payload": {"by": "ann"}}],
     },
+    "put_prices": {
+        "currency": "USD",
+        "prices": [
+            {"model": "m-1", "input": 2.5, "cache_read": "0.25", "output": 10, "reasoning": 10},
+            {"model": "m-1", "valid_from": "2027-01-01", "input": 2, "cache_read": "0.2", "output": 8, "reasoning": 8},
+            {"model": "m-1-mini*", "input": 0.15, "output": 0.6},
+        ],
+    },
     "create_key": {"name": "billing", "scopes": ["worker"], "tenants": ["acme"]},
 }
