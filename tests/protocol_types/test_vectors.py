@@ -15,8 +15,8 @@ MODULES = (admin, definitions, executions, leases, names, problems, service, sim
 INSIDE_OTHERS = {
     "AncestorStep AppliedUpdate AttemptView AuditEntry BlockedView CancelWish Catch CloseResolution Decision",
     "ErrorInfo Evidence ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer MatchedRules",
-    "ParentView Previous Price PriceView ProtocolInfo Repeat Resolution ResumeResolution Retry Rule ServedWork Serves Settled",
-    "SignalNotTaken SimulatedFailure SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step",
+    "ParentView Previous Price PriceView ProtocolInfo Repeat Resolution ResumeResolution Retry Rule ServedWork Serves",
+    "Settled SignalNotTaken SimulatedFailure SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step",
     "StepResult StepView Update UsageGroup UsageTotal UsageView VersionView WorkerView",
 }
 
