@@ -113,6 +113,10 @@ class KeyCreated(KeyView, frozen=True, kw_only=True):
     secret: str
 
 
+AuditOutcome: TypeAlias = Literal["done", "refused"]
+"""What the audit log can be asked for: what was done, or what was refused."""
+
+
 class AuditEntry(Answer, frozen=True, kw_only=True):
     """Who did what, to what, when, from where, and how it went."""
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.client import Http, Json
-from tests.support.definitions import read, unique
+from tests.support.definitions import read, unique, wait, write
 from tests.support.flow import Flow, claim, make_flow
 from tests.support.keys import KEYS, Key, ask_for_key, make_key
+from tests.support.stream import Stream
 from tests.support.times import instant
 
 AUDIT = "/v1/admin/audit"
@@ -97,6 +98,44 @@ def test_refused_attempts_are_written_down(http: Http, key: Key) -> None:
     ]
 
 
+def test_what_operators_and_services_tell_is_written_down(http: Http, key: Key) -> None:
+    correlation = unique()
+    flow = make_flow(key.http, wait(), write())
+    run = flow.start(correlation=correlation)
+    run.signal("go", key="k1").expect(202)
+    key.http.post("/v1/events", {"name": "go", "correlation": correlation}, headers={"Idempotency-Key": "e"}).expect(
+        202
+    )
+    (lease,) = flow.claim()
+    lease.begin().fail("fatal").expect(200)
+    run.resolve("close", verification="accepted").expect(200)
+    run.resolve("close", verification="accepted").expect_problem(409, "not_resolvable", "already_ended")
+    entries = said(audited(http, principal=key.name))
+    assert entries[0][0] == "workflow.register"
+    assert entries[1:] == [
+        ("execution.start", run.id, "done"),
+        ("execution.signal", run.id, "done"),
+        ("event.publish", "go", "done"),
+        ("execution.resolve", run.id, "done"),
+        ("execution.resolve", run.id, "refused: not_resolvable"),
+    ]
+
+
+def test_each_way_to_the_content_is_a_read_and_a_stream_is_one_each(http: Http, key: Key) -> None:
+    flow = make_flow(http, read(foreach="[1]"))
+    for rest in ("", "/events", "/spans", "/steps/work/items"):
+        run = flow.start()
+        key.http.get(f"{run.path}{rest}").expect(200)
+        assert said(audited(http, principal=key.name, target=run.id)) == [("execution.read", run.id, "done")], rest
+    run = flow.start()
+    for _ in range(2):
+        with Stream(key.http, f"{run.path}/events") as stream:
+            next(stream.messages())
+    assert said(audited(http, principal=key.name, target=run.id)) == [("execution.stream", run.id, "done")] * 2
+    key.http.get("/v1/executions").expect(200)
+    assert not [entry for entry in audited(http, principal=key.name) if entry["target"] is None]
+
+
 def test_reads_of_content_are_written_down_once(http: Http, key: Key) -> None:
     run = make_flow(http, read()).start()
     for _ in range(3):
@@ -121,18 +160,23 @@ def test_entries_are_found_by_what_they_say(http: Http, key: Key) -> None:
         Flow(of.http, flow.name, flow.registered).start(tenant=tenant).cancel().expect(202)
     whole = audited(http, principal=key.name)
     assert len(whole) == 4
+    key.http.post(f"/v1/executions/{whole[0]['target']}/cancel").expect_problem(409, "already_ended")
+    (refused,) = audited(http, principal=key.name, outcome="refused")
+    assert (refused["action"], refused["outcome"]) == ("execution.cancel", "refused: already_ended")
+    assert audited(http, principal=key.name, outcome="done") == whole
+    whole.insert(0, refused)
     (third,) = {entry["target"] for entry in whole if entry["key_id"] == second.id}
     for filters, count in (
         ({"key_id": second.id}, 2),
-        ({"action": "execution.cancel"}, 2),
-        ({"target": third}, 2),
+        ({"action": "execution.cancel"}, 3),
+        ({"target": third}, 3),
         ({"target": third, "action": "execution.start"}, 1),
-        ({"tenant": tenant}, 4),
+        ({"tenant": tenant}, 5),
         ({"tenant": unique()}, 0),
         ({"action": "execution"}, 0),
         ({"at_after": whole[0]["at"]}, 0),
         ({"at_before": whole[-1]["at"]}, 0),
-        ({"at_before": (instant(whole[0]["at"]) + timedelta(seconds=1)).isoformat()}, 4),
+        ({"at_before": (instant(whole[0]["at"]) + timedelta(seconds=1)).isoformat()}, 5),
     ):
         assert len(audited(http, principal=key.name, **filters)) == count, filters
 
@@ -162,6 +206,7 @@ def test_pages_give_each_entry_once(http: Http, key: Key) -> None:
         "at_after=yesterday",
         "at_before=2026-11-30T12:00:00",
         "who=me",
+        "outcome=maybe",
         "cursor=garbage",
         "cursor=eyJhdCI6MX0",
         "cursor=bnVsbA",

@@ -120,12 +120,12 @@ async def test_audit_rows_are_numbered_as_they_come(shop: Shop) -> None:
 
 async def test_the_audit_log_is_read_newest_first(shop: Shop) -> None:
     rows = [
-        Audit(NOON + at, principal, key_id, action, "it", tenant, None, "done")
-        for at, principal, key_id, action, tenant in (
-            (0, "boss", "k1", "read", None),
-            (5, "boss", "k2", "start", "a"),
-            (5, "hand", None, "start", "b"),
-            (9, "boss", "k1", "start", "a"),
+        Audit(NOON + at, principal, key_id, action, "it", tenant, None, outcome)
+        for at, principal, key_id, action, tenant, outcome in (
+            (0, "boss", "k1", "read", None, "done"),
+            (5, "boss", "k2", "start", "a", "done"),
+            (5, "hand", None, "start", "b", "refused: forbidden"),
+            (9, "boss", "k1", "start", "a", "done"),
         )
     ]
     await shop.store.audit(rows)
@@ -140,6 +140,9 @@ async def test_the_audit_log_is_read_newest_first(shop: Shop) -> None:
         (AuditFilter(tenant="a"), ("b",), []),
         (AuditFilter(), ("a", "b"), [3, 2, 1]),
         (AuditFilter(), (), []),
+        (AuditFilter(outcome="done"), None, [3, 1, 0]),
+        (AuditFilter(outcome="refused"), None, [2]),
+        (AuditFilter(outcome="refused"), ("a",), []),
         (AuditFilter(at_after=NOON, at_before=NOON + 9), None, [2, 1]),
         (AuditFilter(cursor=(NOON + 5, newest[1].number)), None, [1, 0]),
     ):

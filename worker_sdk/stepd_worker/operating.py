@@ -53,6 +53,36 @@ class OperatorCalls(Calls):
         return await self._ask("GET", "/v1/admin/keys", query={"limit": limit, "cursor": cursor})
 
     @call
+    async def audit(
+        self,
+        *,
+        principal: str | None = None,
+        key_id: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        tenant: str | None = None,
+        outcome: str | None = None,
+        at_after: str | None = None,
+        at_before: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Json:
+        """One page of the audit log, `{"items", "next"}`, newest first. `outcome` is `done` or `refused`."""
+        query = {
+            "principal": principal,
+            "key_id": key_id,
+            "action": action,
+            "target": target,
+            "tenant": tenant,
+            "outcome": outcome,
+            "at_after": at_after,
+            "at_before": at_before,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._ask("GET", "/v1/admin/audit", query=query)
+
+    @call
     async def revoke_key(self, key_id: str) -> None:
         """Revokes a key at once. Raises ApiError `not_found`."""
         await self._ask("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}")

@@ -19,6 +19,7 @@ COMMANDS: Final = (
     "workflows",
     "simulate",
     "keys",
+    "audit",
     "doctor",
 )
 """Modules of this package; each has `register(app)`, which adds its commands."""

@@ -90,6 +90,7 @@ ADMIN_ROUTES: Final = (
             Parameter(name="action", type=ShortText, about="only this, such as `key.revoke`"),
             Parameter(name="target", type=ShortText, about="what was done to this, by its id or name"),
             Parameter(name="tenant", type=ShortText, about="what concerns this tenant"),
+            Parameter(name="outcome", type=admin.AuditOutcome, about="what was `done`, or what was `refused`"),
             Parameter(name="at_after", type=Time, about="after this time"),
             Parameter(name="at_before", type=Time, about="before this time"),
             _LIMIT,

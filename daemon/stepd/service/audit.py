@@ -6,10 +6,9 @@ from stepd.engine.commands import Actor
 from stepd.engine.model import Audit
 from stepd.service.base import Caller, Daemon
 from stepd.store.base import Scope
+from stepd.store.records import AUDIT_DONE
 from stepd_protocol.problems import Problem
 
-DONE = "done"
-"""How a change went that was made."""
 REFUSALS = frozenset({403, 409})
 """Statuses of refused attempts that are kept."""
 
@@ -19,7 +18,9 @@ def actor_of(caller: Caller) -> Actor:
     return Actor(caller.principal, caller.key_id, caller.remote)
 
 
-def row_of(caller: Caller, now_ms: int, action: str, object_: str, tenant: str | None, outcome: str = DONE) -> Audit:
+def row_of(
+    caller: Caller, now_ms: int, action: str, object_: str, tenant: str | None, outcome: str = AUDIT_DONE
+) -> Audit:
     """One audit row; ``now_ms`` is the store's time."""
     return Audit(
         at=now_ms,

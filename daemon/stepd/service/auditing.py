@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast, get_args
 
 import msgspec
 
 from stepd.service.answers import reply
 from stepd.service.base import Answer, Caller, Daemon
 from stepd.service.cursors import StoredInt, decode_cursor, encode_cursor
-from stepd.service.queries import Query, QueryReader, short_text, time, whole
+from stepd.service.queries import Query, QueryReader, choice, short_text, time, whole
 from stepd.store.records import AuditFilter, AuditRow
-from stepd_protocol.admin import AuditEntry, AuditList
+from stepd_protocol.admin import AuditEntry, AuditList, AuditOutcome
 from stepd_protocol.limits import PAGE_ITEMS, PAGE_ITEMS_MAX
 from stepd_protocol.problems import Problem
 from stepd_protocol.times import format_time
 
-FILTERS: Final = frozenset({"principal", "key_id", "action", "target", "tenant", "at_after", "at_before"})
+FILTERS: Final = frozenset({"principal", "key_id", "action", "target", "tenant", "outcome", "at_after", "at_before"})
 
 
 class _Cursor(msgspec.Struct, frozen=True):
@@ -72,10 +72,15 @@ def _filter(asked: QueryReader, cursor: tuple[int, int] | None) -> AuditFilter:
         action=asked.one("action", short_text),
         object=asked.one("target", short_text),
         tenant=asked.one("tenant", short_text),
+        outcome=asked.one("outcome", _outcome),
         at_after=asked.one("at_after", time),
         at_before=asked.one("at_before", time),
         cursor=cursor,
     )
+
+
+def _outcome(text: str) -> AuditOutcome:
+    return cast(AuditOutcome, choice(get_args(AuditOutcome))(text))
 
 
 def _view(row: AuditRow) -> AuditEntry:

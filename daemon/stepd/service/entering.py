@@ -11,10 +11,9 @@ import msgspec
 from stepd.engine.model import Audit
 from stepd.ids import new_id
 from stepd.keys import SettingsKey
-from stepd.service.audit import DONE
 from stepd.service.keyring import ALL_TENANTS, read_list
 from stepd.store.base import Store
-from stepd.store.records import KeyRow, KeySource
+from stepd.store.records import AUDIT_DONE, KeyRow, KeySource
 
 FROM_SETTINGS: Final[KeySource] = "settings"
 
@@ -93,5 +92,5 @@ async def _audit(store: Store, action: str, key_id: str) -> Audit:
         object=key_id,
         tenant=None,
         remote=None,
-        outcome=DONE,
+        outcome=AUDIT_DONE,
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from stepd.engine.model import Execution
 from stepd.store.base import ExecutionFilter, Scope
-from stepd.store.records import AuditFilter
+from stepd.store.records import AUDIT_DONE, AuditFilter
 from stepd.store.tables import Columns
 from stepd_protocol.names import EXECUTION_STATUSES
 
@@ -56,6 +56,8 @@ def audit_conditions(filter_: AuditFilter, tenants: tuple[str, ...] | None) -> t
     for column in AUDIT_COLUMNS:
         if (value := getattr(filter_, column)) is not None:
             where.add(f"{column} = ?", value)
+    if filter_.outcome is not None:
+        where.add(f"outcome {'=' if filter_.outcome == 'done' else '<>'} ?", AUDIT_DONE)
     for condition, time in (("at > ?", filter_.at_after), ("at < ?", filter_.at_before)):
         if time is not None:
             where.add(condition, time)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from stepd.engine.model import Audit
+from stepd_protocol.admin import AuditOutcome
+
+AUDIT_DONE: Final = "done"
+"""How a change went that was made, as its row says; any other word tells why it was refused."""
 
 KeySource: TypeAlias = Literal["settings", "api"]
 
@@ -63,6 +67,7 @@ class AuditFilter(msgspec.Struct, frozen=True):
     action: str | None = None
     object: str | None = None
     tenant: str | None = None
+    outcome: AuditOutcome | None = None
     at_after: int | None = None
     at_before: int | None = None
     cursor: tuple[int, int] | None = None
