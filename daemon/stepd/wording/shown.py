@@ -25,7 +25,11 @@ def cut(text: str, length: int) -> str:
 
 def json_for_people(value: Any, *, indent: int | None = None) -> str:
     """JSON in which letters of every script stay readable, and what is not printable is a `\\u` escape."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return readable(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def readable(text: str) -> str:
+    """JSON text with what is not printable as a `\\u` escape, but for its line breaks."""
     return _UNPRINTABLE.sub(lambda match: match[0] if match[0] == "\n" else _json_printable(match[0]), text)
 
 
