@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepd.engine.model import Audit
-from stepd.store.records import AuditFilter, KeyRow, WorkerRow
+from stepd.store.records import AuditFilter, KeyRow, SignInRow, WorkerRow
 from tests.store.shop import NOON, Shop
 
 
@@ -177,3 +177,19 @@ async def test_leases_in_flight_are_counted_up_to_a_time(shop: Shop) -> None:
 
 async def test_the_store_tells_its_clock(shop: Shop) -> None:
     assert await shop.store.now() == NOON
+
+
+async def test_a_sign_in_is_kept_until_it_ends_or_its_time_is_over(shop: Shop) -> None:
+    row = SignInRow("hash-1", "key-1", "token", NOON, NOON + 1_000)
+    await shop.store.sign_in(row, said("session.create"))
+    await shop.store.sign_in(SignInRow("hash-2", "key-1", "token", NOON, NOON + 9_000), said("session.create"))
+    await shop.reopen()
+    assert await shop.store.signed_in("hash-1") == row
+    assert await shop.store.signed_in("hash-3") is None
+    shop.clock.at = NOON + 1_001
+    assert await shop.store.forget(10) == 1
+    assert await shop.store.signed_in("hash-1") is None
+    await shop.store.sign_out("hash-2")
+    await shop.store.sign_out("hash-2")
+    assert await shop.store.signed_in("hash-2") is None
+    assert len(await shop.store.audited(AuditFilter(action="session.create"), None, 10)) == 2

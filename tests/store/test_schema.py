@@ -26,6 +26,7 @@ TABLES = [
     rows.VERSIONS,
     rows.WORKERS,
     rows.KEYS,
+    rows.SIGN_INS,
 ]
 VERSIONS: Final = Path(stepd_migrations.__file__).parent / "versions"
 RELEASED: Final = {

@@ -30,7 +30,7 @@ from stepd.store.reads import (
     VersionRow,
     WorkflowRow,
 )
-from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, SignInRow, WorkerRow
 from stepd.store.told import Batch, Tell
 
 __all__ = [
@@ -330,6 +330,15 @@ class Store(Accounts, Protocol):
 
     async def revoke_key(self, key_id: str, by: KeySource, audit: Audit) -> bool:
         """Revokes it at once, and notes by whom; told after the commit. False where there is none alive."""
+
+    async def sign_in(self, row: SignInRow, audit: Audit) -> None:
+        """Keeps a sign-in to the page."""
+
+    async def signed_in(self, id_hash: str) -> SignInRow | None:
+        """The sign-in with this hash, also where its time is over and it was not forgotten yet."""
+
+    async def sign_out(self, id_hash: str) -> None:
+        """Ends a sign-in; nothing where there is none."""
 
     async def service(self) -> ServiceRow:
         """The service's row, made on first use."""

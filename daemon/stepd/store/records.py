@@ -42,6 +42,18 @@ class KeyRow(msgspec.Struct):
     revoked_at: int | None
 
 
+class SignInRow(msgspec.Struct):
+    """A sign-in to the page: the cookie itself is never kept."""
+
+    id_hash: str
+    key_id: str
+    """Whose key was shown."""
+    csrf: str
+    """What each form of the page bears."""
+    created_at: int
+    expires_at: int
+
+
 class ServiceRow(msgspec.Struct):
     """The one row of the service: its id, name, and the settings all its daemons share (JSON)."""
 

@@ -70,6 +70,7 @@ FORGET_CLAIMS: Final = _forget(
 )
 FORGET_CALLS: Final = _forget("idempotency", "principal, target, key", "created_at < $1")
 FORGET_LIVES: Final = _forget("workers", "principal, worker, instance", "last_seen_at < $1")
+FORGET_SIGN_INS: Final = _forget("sessions", "id_hash", "expires_at < $1")
 FORGET_AUDIT: Final = "select remove_audit($1, $2)"
 """Nobody else can remove any, and by the server's clock it lets none go before its time."""
 FORGET_USAGE: Final = _forget("usage", "attempt_id, line", "at < $1")
@@ -77,6 +78,7 @@ FORGET: Final = (
     (FORGET_CLAIMS, CLAIMS_KEPT_MS),
     (FORGET_CALLS, CALLS_KEPT_MS),
     (FORGET_LIVES, LIVES_KEPT_MS),
+    (FORGET_SIGN_INS, 0),
     (FORGET_AUDIT, AUDIT_KEPT_MS),
 )
 

@@ -27,7 +27,18 @@ from stepd.store.base import (
     WorkflowRow,
 )
 from stepd.store.operations import Operations
-from stepd.store.postgres import accounts, definitions, lists, loading, records, removal, signals, upkeep, views
+from stepd.store.postgres import (
+    accounts,
+    definitions,
+    lists,
+    loading,
+    records,
+    removal,
+    sign_ins,
+    signals,
+    upkeep,
+    views,
+)
 from stepd.store.postgres.address import without_secrets
 from stepd.store.postgres.commits import Commits
 from stepd.store.postgres.connections import Pool, Session
@@ -37,7 +48,7 @@ from stepd.store.postgres.notices import Teller
 from stepd.store.postgres.roles import check_role
 from stepd.store.postgres.sessions import Sessions
 from stepd.store.postgres.standing import check_schema, check_server
-from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, SignInRow, WorkerRow
 from stepd.store.versions import Definitions
 
 R = TypeVar("R")
@@ -200,6 +211,15 @@ class PostgresStore:
 
     async def revoke_key(self, key_id: str, by: KeySource, audit: Audit) -> bool:
         return await self._write(lambda session, now: records.revoke_key(session, now, key_id, by, audit), keys=True)
+
+    async def sign_in(self, row: SignInRow, audit: Audit) -> None:
+        await self._write(lambda session, _: sign_ins.sign_in(session, row, audit))
+
+    async def signed_in(self, id_hash: str) -> SignInRow | None:
+        return await self._read(lambda session: sign_ins.signed_in(session, id_hash))
+
+    async def sign_out(self, id_hash: str) -> None:
+        await self._write(lambda session, _: sign_ins.sign_out(session, id_hash))
 
     async def service(self) -> ServiceRow:
         return await self._write(lambda session, _: records.service(session))

@@ -14,7 +14,7 @@ from stepd.engine.spending import UsageRow
 from stepd.store.accounts import PricesRow
 from stepd.store.base import VersionRow
 from stepd.store.marks import to_text
-from stepd.store.records import KeyRow, WorkerRow
+from stepd.store.records import KeyRow, SignInRow, WorkerRow
 from stepd.store.tables import Columns, Row
 
 ARRAYS: Final = {str: "text[]", int: "bigint[]", bool: "boolean[]", bytes: "bytea[]"}
@@ -91,6 +91,7 @@ WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance")
 KEYS: Final = Table("keys", KeyRow, ("id",))
 USAGE: Final = Table("usage", UsageRow, ("attempt_id", "line"))
 PRICES: Final = Table("prices", PricesRow)
+SIGN_INS: Final = Table("sessions", SignInRow, ("id_hash",))
 
 UPSERT_PAYLOADS: Final = (
     f"insert into payloads (execution_id, name, body) select * from {unnested('text[]', 'text[]', 'bytea[]')} "

@@ -61,6 +61,9 @@ FORGET_LIVES: Final = (
     "delete from workers where (principal, worker, instance) in "
     "(select principal, worker, instance from workers where last_seen_at < ? limit ?)"
 )
+FORGET_SIGN_INS: Final = (
+    "delete from sessions where id_hash in (select id_hash from sessions where expires_at < ? limit ?)"
+)
 KEEP_AUDIT_FROM: Final = (
     "update audit_retention set kept_from = :before "
     "where kept_from < :before and exists (select 1 from audit where at < :before)"
@@ -121,5 +124,6 @@ FORGET: Final = (
     partial(forget, statement=FORGET_CLAIMS, kept_ms=CLAIMS_KEPT_MS),
     partial(forget, statement=FORGET_CALLS, kept_ms=CALLS_KEPT_MS),
     partial(forget, statement=FORGET_LIVES, kept_ms=LIVES_KEPT_MS),
+    partial(forget, statement=FORGET_SIGN_INS, kept_ms=0),
     forget_audit,
 )

@@ -11,7 +11,7 @@ from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Le
 from stepd.engine.spending import UsageRow
 from stepd.store.accounts import PricesRow
 from stepd.store.base import VersionRow
-from stepd.store.records import KeyRow, WorkerRow
+from stepd.store.records import KeyRow, SignInRow, WorkerRow
 from stepd.store.tables import Columns, Row
 
 
@@ -69,6 +69,7 @@ WORKERS: Final = Table("workers", WorkerRow, ("principal", "worker", "instance")
 KEYS: Final = Table("keys", KeyRow, ("id",))
 USAGE: Final = Table("usage", UsageRow, ("attempt_id", "line"))
 PRICES: Final = Table("prices", PricesRow)
+SIGN_INS: Final = Table("sessions", SignInRow, ("id_hash",))
 
 INSERT_EVENT: Final = (
     f"insert into events (execution_id, {EVENTS.listed}) values (?, {', '.join('?' * len(EVENTS.columns))})"

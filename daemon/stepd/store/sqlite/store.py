@@ -30,8 +30,8 @@ from stepd.store.base import (
     WorkflowRow,
 )
 from stepd.store.operations import Operations
-from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, WorkerRow
-from stepd.store.sqlite import accounts, definitions, lists, loading, records, removal, signals, upkeep, views
+from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, SignInRow, WorkerRow
+from stepd.store.sqlite import accounts, definitions, lists, loading, records, removal, sign_ins, signals, upkeep, views
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
 from stepd.store.sqlite.errors import unavailable
@@ -210,6 +210,15 @@ class SqliteStore:
 
     async def revoke_key(self, key_id: str, by: KeySource, audit: Audit) -> bool:
         return await self.writer.run(lambda transaction: records.revoke_key(transaction, key_id, by, audit))
+
+    async def sign_in(self, row: SignInRow, audit: Audit) -> None:
+        await self.writer.run(lambda transaction: sign_ins.sign_in(transaction, row, audit))
+
+    async def signed_in(self, id_hash: str) -> SignInRow | None:
+        return self.writer.look(lambda connection: sign_ins.signed_in(connection, id_hash))
+
+    async def sign_out(self, id_hash: str) -> None:
+        await self.writer.run(lambda transaction: sign_ins.sign_out(transaction, id_hash))
 
     async def service(self) -> ServiceRow:
         return await self.writer.run(records.service)
