@@ -39,6 +39,7 @@ from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
 from stepd.store.postgres.address import without_secrets
 from stepd.telemetry.logs import set_up_logs
 from stepd.telemetry.metrics import Metrics
+from stepd.ui.routes import pages_of
 
 DRAIN_LOOK_SECONDS: Final = 0.1
 
@@ -136,7 +137,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     observing = Observing(daemon, pulse, phase, watching)
     door = Door(keyring, loopback=listening.is_loopback)
     app = App(
-        routes_of(settings),
+        (*routes_of(settings), *pages_of(settings)),
         Served(daemon, observing.not_ready, observing.measure, Document()),
         door=door,
         phase=phase,

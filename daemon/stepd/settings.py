@@ -16,8 +16,6 @@ from stepd_protocol.limits import SECONDS_MAX, SECONDS_MIN, Limits
 
 PREFIX: Final = "STEPD_"
 PARTS: Final = ("worker_api", "request_api", "admin_api", "ui", "loops")
-TO_COME: Final = frozenset({"ui"})
-"""Parts that have a switch already, and nothing to switch."""
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=SECONDS_MIN, le=SECONDS_MAX, extra={"unit": "seconds"})]
 SecondsOrZero: TypeAlias = Annotated[float, Meta(ge=0, le=SECONDS_MAX, extra={"unit": "seconds"})]
@@ -83,8 +81,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         return msgspec.json.encode({name: getattr(self, name) for name in names} | {"limits": self.limits})
 
     def parts(self) -> dict[str, bool]:
-        """Which parts are on; one that does not exist yet is not."""
-        return {name: getattr(self, name) and name not in TO_COME for name in PARTS}
+        """Which parts are on."""
+        return {name: getattr(self, name) for name in PARTS}
 
 
 class Setting(NamedTuple):

@@ -15,7 +15,6 @@ from tests.support.wait import eventually, moment
 TAGS = {"worker_api": "workers", "request_api": "executions", "admin_api": "administration"}
 ALWAYS = "service"
 PARTS = ("worker_api", "request_api", "admin_api", "ui", "loops")
-TO_COME = "ui"
 METHODS = ("get", "put", "post", "delete")
 
 
@@ -51,7 +50,7 @@ def check_paths(http: Http, tags: set[str]) -> None:
 
 def check_parts(http: Http, off: set[str]) -> None:
     """Checks what the daemon says of its parts."""
-    expected = {part: part not in {*off, TO_COME} for part in PARTS}
+    expected = {part: part not in off for part in PARTS}
     assert http.get("/readyz").expect(200)["parts"] == expected
     assert http.get("/v1/service").expect(200)["parts"] == expected
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from stepd.http.answering import Writer
 from stepd.http.asgi import ClientGone, Receive, Scope, Send
-from stepd.http.body import Bounds, check_body, discard_body, is_announced, may_have_body, read_body
+from stepd.http.body import Bounds, check_body, check_form, discard_body, is_announced, may_have_body, read_body
 from stepd.http.call import Call
 from stepd.http.connections import has_client_left
 from stepd.http.departure import Departure
@@ -96,7 +96,7 @@ class App:
                 await self._hooks.refused(caller, route.action, path, lacking.problem)
             raise lacking
         body = await self._body(request, route)
-        if route.scopes is not None:
+        if route.scopes is not None or route.is_page:
             await self._may_go_on(scope, route, caller)
         answer = await route.handler(self._served, Call(scope, caller, path, body, request.gone))
         if lacking is not None and isinstance(answer, Problem) and answer.status == 404:
@@ -110,7 +110,8 @@ class App:
         if scope["query_string"] and not route.takes_query:
             raise invalid_request("", "this path takes no query parameters")
         await self._hooks.before()
-        self._door.confirm(caller)
+        if route.scopes is not None:
+            self._door.confirm(caller)
 
     async def _body(self, request: "_Request", route: Route) -> bytes:
         receive, scope = request.receive, request.scope
@@ -122,7 +123,10 @@ class App:
         request.body_read = True
         if not (body or route.body_required or is_announced(scope["headers"])):
             return b"{}"
-        check_body(scope["headers"], body)
+        if route.is_page:
+            check_form(scope["headers"])
+        else:
+            check_body(scope["headers"], body)
         return body
 
     async def _deliver(self, answer: "Answer | Stream", request: "_Request", writer: Writer) -> None:

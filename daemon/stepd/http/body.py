@@ -9,6 +9,7 @@ from stepd.http.phase import Phase
 from stepd.http.problems import Refusal, stopping
 from stepd_protocol.problems import make_problem
 
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
 DISCARD_SECONDS: Final = 2.0
 DISCARD_BYTES: Final = 16 * 1024 * 1024
 """What is read of a refused body, so that a client that still sends gets to see why it was refused."""
@@ -51,6 +52,14 @@ def check_body(headers: Headers, body: bytes) -> None:
         check_json(body)
     except Malformed as reason:
         raise Refusal(make_problem("malformed_json", f"the body can't be read: {reason}")) from None
+
+
+def check_form(headers: Headers) -> None:
+    """Raises Refusal (415) unless the body is said to be a form."""
+    given = b",".join(value for name, value in headers if name == b"content-type").decode("latin-1")
+    if given.split(";")[0].strip().lower() != FORM_TYPE:
+        detail = f"send the form as Content-Type: {FORM_TYPE}; it says {given[:100]!r}"
+        raise Refusal(make_problem("unsupported_media_type", detail))
 
 
 def is_announced(headers: Headers) -> bool:

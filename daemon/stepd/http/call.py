@@ -14,7 +14,7 @@ QUERY_PARAMETERS_MAX = 300
 class Call:
     """One admitted request: who asks, the path's variable parts, the checked body, and the rest on demand."""
 
-    __slots__ = ("_headers", "_query", "body", "caller", "gone", "method", "path")
+    __slots__ = ("_headers", "_path", "_query", "body", "caller", "gone", "method", "path")
 
     def __init__(self, scope: Scope, caller: Caller, path: tuple[str, ...], body: bytes, gone: Departure) -> None:
         self.caller = caller
@@ -24,6 +24,12 @@ class Call:
         self.gone = gone
         self._headers: Headers = scope["headers"]
         self._query: bytes = scope["query_string"]
+        self._path: bytes = scope["raw_path"]
+
+    @property
+    def target(self) -> str:
+        """The path and the query as they came."""
+        return (self._path + (b"?" + self._query if self._query else b"")).decode("latin-1")
 
     @property
     def query(self) -> list[tuple[str, str]]:

@@ -73,8 +73,11 @@ class Route(Struct, frozen=True, kw_only=True):
     problems: tuple[ProblemCode, ...] = ()
     """The codes of its own, beside those that every route of its kind has."""
     parameters: tuple[Parameter, ...] = ()
+    is_page: bool = False
+    """It answers a browser: whoever asks is known by a cookie, a body is a form, any query is taken, and the document
+    leaves it out."""
 
     @property
     def takes_query(self) -> bool:
         """Whether there is any query parameter."""
-        return any(parameter.place == "query" for parameter in self.parameters)
+        return self.is_page or any(parameter.place == "query" for parameter in self.parameters)

@@ -54,6 +54,10 @@ class Keyring:
         caller, known = self._by_hash.get(hashed, (None, ""))
         return caller if compare_digest(known, hashed) else None
 
+    def of_key(self, key_id: str) -> Caller | None:
+        """The caller whose key has this id; None when there is none, or it was revoked."""
+        return self._by_id.get(key_id)
+
     def is_good(self, caller: Caller) -> bool:
         """Whether the caller's key was not revoked; without a key: whether there never was one."""
         return not self._rows if caller.key_id is None else caller.key_id in self._by_id

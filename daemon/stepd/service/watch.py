@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from stepd.service.base import Caller
 from stepd.store.base import Tell
+
+EVERYTHING: Final = ""
+"""In place of an execution's id: all of them."""
 
 
 class Follower:
@@ -81,7 +85,10 @@ class Watch:
 
     @contextmanager
     def follow(self, execution_id: str, caller: Caller) -> Iterator[Follower]:
-        """Follows an execution; begin before the first look at it, so that nothing falls between."""
+        """Follows an execution; begin before the first look at it, so that nothing falls between.
+
+        Who follows ``EVERYTHING`` hears that some execution has changed, and not which.
+        """
         follower = Follower(caller)
         if self._stopped or not self._admits(caller):
             follower.end()
@@ -95,6 +102,8 @@ class Watch:
         """Wakes the followers of the executions that have new events, or all of them where that isn't known."""
         if not self._followers:
             return
+        for follower in self._followers.get(EVERYTHING, ()):
+            follower.look()
         if tell.everything:
             for follower in [one for followers in self._followers.values() for one in followers]:
                 follower.look()

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from stepd.engine.definition import Compiled
-from stepd.engine.model import ENDED, Execution
+from stepd.engine.model import ENDED, Event, Execution
 from stepd.service import reads
 from stepd.service.answers import no_execution
 from stepd.service.base import Answer, Caller, Daemon
+from stepd.ui.answers import content
 from stepd.ui.graph import Drawing, draw
 from stepd.ui.payloads import Payload, payload_of
 from stepd.ui.sentence import Sentence, armed_of, sentence_of
@@ -46,6 +47,8 @@ class Box(Struct, frozen=True):
 
     step: Mapping[str, Any]
     kind: str
+    counts: Mapping[str, int]
+    """Its items by their status; empty where it has none."""
     x: int
     y: int
 
@@ -69,6 +72,11 @@ class ExecutionPage(Struct, frozen=True):
     """The names of signals that its waits take."""
     spends: bool
     """Whether it has used any tokens, or has a budget."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing of it changes any more."""
+        return self.view["status"] in ENDED
 
 
 async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPage | Problem:
@@ -106,14 +114,7 @@ async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPa
 async def last_lines(daemon: Daemon, execution_id: str, before: int) -> list[Line]:
     """The journal up to an event, newest first. Raises StoreUnavailable."""
     rows = await daemon.store.events(execution_id, max(before - JOURNAL_LINES, 0), min(JOURNAL_LINES, before))
-    events = [msgspec.to_builtins(reads.event_view(row)) for row in rows]
-    return [_line(event) for event in reversed(_decoded(events))]
-
-
-def content(answer: Answer) -> Any:
-    """What an answer of the service says, decoded. A problem is not expected here."""
-    assert not isinstance(answer, Problem), answer
-    return msgspec.json.decode(answer.body)
+    return [_line(event) for event in reversed(_decoded(rows))]
 
 
 def _line(event: Mapping[str, Any]) -> Line:
@@ -134,17 +135,21 @@ async def _events(daemon: Daemon, caller: Caller, standing: Execution) -> list[M
     rows = await daemon.store.events(standing.id, 0, EVENTS_MAX)
     if standing.seq > EVENTS_MAX:
         rows += await daemon.store.events(standing.id, max(EVENTS_MAX, standing.seq - EVENTS_MAX), EVENTS_MAX)
-    return _decoded([msgspec.to_builtins(reads.event_view(row)) for row in rows])
+    return _decoded(rows)
 
 
-def _decoded(events: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
-    return [event | {"data": msgspec.json.decode(event["data"])} for event in events]
+def _decoded(rows: Sequence[Event]) -> list[Mapping[str, Any]]:
+    """Events as the API shows them."""
+    found: list[Mapping[str, Any]] = msgspec.json.decode(msgspec.json.encode([reads.event_view(row) for row in rows]))
+    return found
 
 
 def _boxes(drawing: Drawing, definition: Compiled, view: Mapping[str, Any]) -> list[Box]:
-    return [
-        Box(view["steps"][node.ordinal], definition.steps[node.ordinal].kind, node.x, node.y) for node in drawing.nodes
-    ]
+    boxes = []
+    for node in drawing.nodes:
+        step = view["steps"][node.ordinal]
+        boxes.append(Box(step, definition.steps[node.ordinal].kind, step.get("items") or {}, node.x, node.y))
+    return boxes
 
 
 def _payloads(answer: Answer) -> list[Payload]:

@@ -1,0 +1,104 @@
+"""Who looks at the page: a key makes a session, and its cookie stands for the key until that is revoked."""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+
+from msgspec import Struct
+
+from stepd.service.audit import row_of
+from stepd.service.base import Caller, Daemon
+from stepd.store.records import SignInRow
+
+COOKIE: Final = "stepd_session"
+SESSION_MS: Final = 12 * 3_600_000
+SECRET_LENGTH_MAX: Final = 1_000
+NAVIGATION: Final = (("/ui", "Executions", "execute"),)
+"""Each page of the navigation, and the scope without which it shows nothing."""
+FAILURES_MAX: Final = 20
+"""Failed sign-ins within a minute, from everywhere, before all have to wait."""
+FAILURES_MS: Final = 60_000
+
+
+class Visitor(Struct, frozen=True):
+    """A caller who was let in; every form of his pages bears ``csrf``."""
+
+    caller: Caller
+    csrf: str
+    is_signed_in: bool
+    """False in open mode, where nobody signs in."""
+
+    @property
+    def pages(self) -> tuple[tuple[str, str], ...]:
+        """The paths and names of the pages that this key may see."""
+        return tuple(
+            (path, name) for path, name, scope in NAVIGATION if self.caller.may(scope) or self.caller.may("read")
+        )
+
+
+class Throttle:
+    """Counts failures, so that keys can't be guessed by the thousand."""
+
+    def __init__(self) -> None:
+        self._failures: list[int] = []
+
+    def is_closed(self, now_ms: int) -> bool:
+        """Whether there were too many within the last minute."""
+        self._failures = [at for at in self._failures if now_ms - at < FAILURES_MS]
+        return len(self._failures) >= FAILURES_MAX
+
+    def failed(self, now_ms: int) -> None:
+        """One more."""
+        self._failures.append(now_ms)
+
+
+async def sign_in(daemon: Daemon, secret: str, remote: str | None) -> str | None:
+    """The cookie's value for the key with this secret; None where there is no such key. Raises StoreUnavailable."""
+    caller = daemon.keyring.find(secret) if 0 < len(secret) <= SECRET_LENGTH_MAX else None
+    if caller is None or caller.key_id is None:
+        return None
+    value, now = secrets.token_urlsafe(32), await daemon.store.now()
+    row = SignInRow(_hash(value), caller.key_id, secrets.token_urlsafe(32), now, now + SESSION_MS)
+    who = Caller(caller.principal, caller.key_id, caller.scopes, caller.tenants, remote)
+    await daemon.store.sign_in(row, row_of(who, now, "session.create", caller.key_id, None))
+    return value
+
+
+async def visitor(daemon: Daemon, cookies: str | None, remote: str | None) -> Visitor | None:
+    """Who the cookie stands for now; None where it stands for nobody. Raises StoreUnavailable."""
+    value = cookie_in(cookies)
+    row = None if value is None else await daemon.store.signed_in(_hash(value))
+    if row is None or row.expires_at <= await daemon.store.now():
+        return None
+    caller = daemon.keyring.of_key(row.key_id)
+    if caller is None:
+        return None
+    return Visitor(Caller(caller.principal, caller.key_id, caller.scopes, caller.tenants, remote), row.csrf, True)
+
+
+async def sign_out(daemon: Daemon, cookies: str | None) -> None:
+    """Ends the session. Raises StoreUnavailable."""
+    if (value := cookie_in(cookies)) is not None:
+        await daemon.store.sign_out(_hash(value))
+
+
+def cookie_in(cookies: str | None) -> str | None:
+    """The session's cookie among those of a request."""
+    try:
+        morsel = SimpleCookie(cookies or "").get(COOKIE)
+    except CookieError:
+        return None
+    return None if morsel is None else morsel.value
+
+
+def set_cookie(value: str, *, secure: bool) -> str:
+    """The header that hands the cookie over; an empty value takes it back."""
+    ends = "" if value else "; Max-Age=0"
+    return f"{COOKIE}={value}; Path=/ui; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "") + ends
+
+
+def _hash(value: str) -> str:
+    return sha256(value.encode()).hexdigest()
