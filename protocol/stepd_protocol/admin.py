@@ -18,7 +18,7 @@ from stepd_protocol.fields import (
     Time,
 )
 from stepd_protocol.limits import PRICES_MAX
-from stepd_protocol.names import NEWLINE_GUARD, Direction, ExecutionStatus, Name, Scope
+from stepd_protocol.names import Direction, ExecutionStatus, Name, Scope
 
 PriceAmount: TypeAlias = Annotated[
     Payload,
@@ -152,7 +152,7 @@ class Price(Request, frozen=True, kw_only=True):
 class PriceTable(Request, frozen=True, kw_only=True):
     """All prices, in one currency (three capital letters)."""
 
-    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$" + NEWLINE_GUARD)]
+    currency: Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Z]{3}$"})]
     prices: Annotated[list[Price], Meta(max_length=PRICES_MAX)]
 
 

@@ -36,8 +36,11 @@ def test_commands_that_wait_say_what_their_exit_codes_mean(stepd: Program, comma
 def test_every_command_has_a_line_of_help_that_is_not_cut(stepd: Program) -> None:
     text = stepd("--help").expect(0).out
     commands = text[text.index("Commands:") :]
-    names = "serve start ls show watch events signal publish cancel pause resume resolve workflows simulate keys audit"
-    for command in (*names.split(), "doctor"):
+    names = (
+        "serve start ls show watch events signal publish cancel pause resume resolve workflows simulate usage prices "
+        "keys audit doctor"
+    )
+    for command in names.split():
         assert f"\n  {command} " in commands
     assert "..." not in commands
 

@@ -116,6 +116,19 @@ def test_bad_prices_are_refused_and_nothing_is_replaced(http: Http, fields: Json
     assert exact(http.get(PRICES)) == before
 
 
+def test_all_faults_are_named_at_once(http: Http) -> None:
+    prices = [{"model": "a*b", "input": -1}, {"model": "m", "outputs": 1}, {"model": "m", "valid_from": "x"}, 5]
+    answer = http.send("PUT", PRICES, {"currency": "usd", "prices": prices})
+    assert answer.expect_faults(422, "invalid_request").keys() == {
+        "/currency",
+        "/prices/0/model",
+        "/prices/0/input",
+        "/prices/1/outputs",
+        "/prices/2/valid_from",
+        "/prices/3",
+    }
+
+
 @pytest.mark.parametrize("currency", ["usd", "US", "DOLLAR", "", None, "USD\n"])
 def test_a_currency_is_three_capital_letters(http: Http, currency: Json) -> None:
     answer = http.send("PUT", PRICES, {"currency": currency, "prices": []})

@@ -1,4 +1,4 @@
-"""Owns the calls of operators and administrators: what became of executions in doubt, and keys."""
+"""Owns the calls of operators and administrators: what became of executions in doubt, keys, prices and usage."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -86,3 +86,42 @@ class OperatorCalls(Calls):
     async def revoke_key(self, key_id: str) -> None:
         """Revokes a key at once. Raises ApiError `not_found`."""
         await self._ask("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}")
+
+    @call
+    async def prices(self, version: int | None = None) -> Json:
+        """The table of prices, `{"version", "currency", "prices", …}`; an older one where its version is given.
+
+        Raises ApiError `not_found`.
+        """
+        return await self._ask("GET", "/v1/admin/prices", query={"version": version})
+
+    @call
+    async def put_prices(self, table: Any) -> Json:
+        """Replaces the table by `{"currency", "prices": [{"model", "input", …}]}`; returns the new version.
+
+        An amount is a number, or decimal text. Raises ApiError `invalid_request`.
+        """
+        return await self._ask("PUT", "/v1/admin/prices", table)
+
+    @call
+    async def usage(
+        self,
+        group_by: Strings = (),
+        *,
+        workflow: str | None = None,
+        tenant: str | None = None,
+        model: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Json:
+        """One page of sums of tokens and money, `{"items", "next"}`, a group each.
+
+        `group_by`: of `day`, `workflow`, `version`, `step`, `model`, `tenant`, `label:<key>`; none for one sum.
+        """
+        query = {"group_by": ",".join(group_by) or None, "workflow": workflow, "tenant": tenant, "model": model}
+        query |= {"after": after, "before": before, "limit": None if limit is None else str(limit), "cursor": cursor}
+        pairs = [f"{key}:{value}" for key, value in (labels or {}).items()]
+        return await self._ask("GET", "/v1/usage", query=query | {"label": pairs})

@@ -18,6 +18,8 @@ COMMANDS: Final = (
     "resolve",
     "workflows",
     "simulate",
+    "usage",
+    "prices",
     "keys",
     "audit",
     "doctor",

@@ -59,6 +59,13 @@ def read_json(text: str | None, option: str) -> "msgspec.Raw | None":
     return msgspec.Raw(content)
 
 
+def read_file(name: str, argument: str) -> "msgspec.Raw":
+    """The JSON in a file, or in standard input for `-`; as `read_json`, which takes the file's name behind a mark."""
+    raw = read_json(name if name == STDIN else FILE_MARK + name, argument)
+    assert raw is not None
+    return raw
+
+
 def read_object(text: str | None, option: str) -> dict[str, Any] | None:
     """As `read_json`, for an option that takes an object."""
     raw = read_json(text, option)

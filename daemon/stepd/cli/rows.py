@@ -7,7 +7,7 @@ from rich.text import Text
 
 from stepd.cli.printing import Cell, as_text, line, status_text
 from stepd.wording.journal import failure_text, step_name
-from stepd.wording.shown import cut, duration_text, json_for_people, seconds_between, shown, time_text
+from stepd.wording.shown import amount_text, cut, duration_text, json_for_people, seconds_between, shown, time_text
 
 EXECUTION_HEAD: Final = ("id", "workflow", "version", "status", "created", "elapsed", "")
 NOTE_LENGTH: Final = 160
@@ -144,5 +144,5 @@ def _usage_text(usage: _Json) -> str:
     words = [f"{count} {name.replace('_', ' ')}" for name, count in counts if count]
     if not words:
         return ""
-    cost = f", {usage['cost']:g} {usage['currency'] or ''}".rstrip() if usage.get("cost") is not None else ""
+    cost = f", {amount_text(usage['cost'], usage['currency'])}" if usage.get("cost") is not None else ""
     return f"tokens: {', '.join(words)}{cost}"

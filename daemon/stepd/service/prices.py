@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from stepd.engine.pricing import ANY_REST, Price, PriceTable
 from stepd.service.answers import out_of_reach, reply
 from stepd.service.audit import note_refusal, row_of
 from stepd.service.base import Answer, Caller, Daemon
-from stepd.service.decoding import BodyDecoder, invalid_request, shown
+from stepd.service.decoding import FAULTS_MAX, BodyDecoder, invalid_request, shown
 from stepd.service.money import NANO, amount
 from stepd.service.queries import Query, QueryReader, whole
 from stepd.store.accounts import PricesRow
@@ -34,6 +34,7 @@ KINDS: Final = ("input", "cache_read", "cache_write", "output", "reasoning")
 """The members of a price, in the order of the five counts."""
 
 _NUMBER: Final = re.compile(rb'"?(-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?)"?')
+_CURRENCY: Final = re.compile("[A-Z]{3}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _read_body = msgspec.json.Decoder(list[Price]).decode
@@ -91,7 +92,7 @@ async def put(daemon: Daemon, caller: Caller, body: bytes) -> Answer:
     """Replaces the table: what is reported from now on is priced by it, and nothing that was reported before."""
     request = _TABLE.decode(body)
     if isinstance(request, Problem):
-        return request
+        return _with_all_faults(request, body)
     if caller.tenants is not None:
         refusal = out_of_reach("prices are the same for all tenants; replacing them needs a key for all of them")
         return await note_refusal(daemon, caller, "prices.put", "", None, refusal)
@@ -109,11 +110,45 @@ async def put(daemon: Daemon, caller: Caller, body: bytes) -> Answer:
     return reply(200, _view(kept))
 
 
+class _Loose(msgspec.Struct):
+    """A table of which only the places of its prices are known."""
+
+    prices: list[Raw] = []
+
+
+def _with_all_faults(problem: Problem, body: bytes) -> Problem:
+    """The problem of a table in which some prices are of the wrong shape, with the faults of the others too."""
+    try:
+        loose = msgspec.json.decode(body, type=_Loose)
+    except msgspec.MsgspecError:
+        return problem
+    faults = [] if isinstance(problem.errors, UnsetType) else list(problem.errors)
+    if any(fault.path.startswith("/prices/") for fault in faults):
+        faults += _faults_of_prices(_shaped(loose.prices))
+    return invalid_request(faults[:FAULTS_MAX])
+
+
+def _shaped(prices: list[Raw]) -> Iterator[tuple[int, wire.Price]]:
+    for place, raw in enumerate(prices):
+        try:
+            yield place, msgspec.json.decode(raw, type=wire.Price)
+        except msgspec.MsgspecError:
+            continue
+
+
 def _table_faults(request: wire.PriceTable) -> list[FieldFault]:
     """What the types don't tell."""
+    faults = []
+    if not _CURRENCY.fullmatch(request.currency):
+        message = f"must be three capital letters, like USD, not {shown(request.currency)}"
+        faults.append(FieldFault(path="/currency", message=message))
+    return (faults + _faults_of_prices(enumerate(request.prices)))[:FAULTS_MAX]
+
+
+def _faults_of_prices(prices: Iterable[tuple[int, wire.Price]]) -> list[FieldFault]:
     faults: list[FieldFault] = []
     seen: set[tuple[str, int]] = set()
-    for place, price in enumerate(request.prices):
+    for place, price in prices:
         path = f"/prices/{place}"
         found = [FieldFault(path=path + where, message=message) for where, message in _price_faults(price)]
         if not found:

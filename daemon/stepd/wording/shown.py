@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from stepd_protocol.times import parse_time
@@ -73,6 +74,11 @@ def duration_text(seconds: float | None) -> str:
     if hours < 24:
         return f"{hours} h {minutes:02d} min"
     return f"{hours // 24} d {hours % 24:02d} h"
+
+
+def amount_text(amount: float, currency: str | None) -> str:
+    """An amount of money without an exponent, `0.000002 USD`."""
+    return f"{Decimal(repr(amount)):f} {shown(currency or '')}".rstrip()
 
 
 def _printable(character: str) -> str:
