@@ -93,6 +93,7 @@ def test_an_agent_goes_round_until_it_is_done(client: Client) -> None:
     assert sum(one["usage"]["output_tokens"] > 0 for one in turns) == 4
     # Three wishes for a tool, each with its reasoning; each turn but the first knows some of the talk.
     assert sum(one["usage"]["reasoning_tokens"] for one in turns) == 3 * REASONING_TOKENS
+    assert view["usage"]["reasoning_tokens"] == 3 * REASONING_TOKENS
     assert sum(one["usage"]["cache_read_tokens"] > 0 for one in turns) == 3
 
 

@@ -40,14 +40,22 @@ def usage(prompt: int, completion: int, *, cached: int = 0, written: int = 0, re
 def answer(asked: dict[str, Any]) -> Answer:
     """The large model first wants the tool and then knows; the small one sums up; the broken one is no more."""
     if asked["model"] == "small-1":
-        return {"content": "a summary in words"}, usage(300, 40)
+        return {"content": "a summary in words"}, usage(300_000, 40_000)
     if asked["model"] != "large-1":
         raise ValueError(f"there is no model {asked['model']}")
     if asked["messages"][-1]["role"] == "tool":
-        return {"content": "42"}, usage(1_500, 200, cached=1_000, reasoning=150)
+        return {"content": "42"}, usage(1_500_000, 200_000, cached=1_000_000, reasoning=150_000)
     call = {"name": "look_up", "arguments": json.dumps({"page": 7})}
     wish = {"id": "call-1", "type": "function", "function": call}
-    return {"content": None, "tool_calls": [wish]}, usage(1_000, 80, written=600, reasoning=50)
+    return {"content": None, "tool_calls": [wish]}, usage(1_000_000, 80_000, written=600_000, reasoning=50_000)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prices(daemon: Daemon) -> None:
+    """What a million tokens cost."""
+    large = {"input": 2.5, "cache_read": "0.25", "cache_write": "3.125", "output": 10, "reasoning": 10}
+    table = [{"model": "large-1", **large}, {"model": "small-*", "input": 0.15, "output": 0.6}]
+    Http(daemon.url).send("PUT", "/v1/admin/prices", {"currency": "USD", "prices": table}).expect(200, 201)
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +124,12 @@ def test_an_agent_with_a_tool_that_asks_a_model_too(daemon: Daemon, client: Clie
     with serving(client, flow):
         view = client.wait(client.start("llm", {"question": "why?"})["id"], timeout_seconds=SECONDS)
     assert (view["status"], view["output"]) == ("completed", "42")
-    # large-1: 1,000 + 1,500 in, of which 1,000 were cached and 600 written; 80 + 200 out, of which 200 were reasoning.
+    # large-1: 2,500 thousand in, of which 1,000 were cached and 600 written; 280 out, of which 200 were reasoning.
     # small-1: 300 in, 40 out.
-    assert [view["usage"][name] for name in COUNTS] == [900 + 300, 1_000, 600, 80 + 40, 200]
+    assert [view["usage"][name] for name in COUNTS] == [1_200_000, 1_000_000, 600_000, 120_000, 200_000]
+    # large-1: 0.9 x 2.50 + 1.0 x 0.25 + 0.6 x 3.125 + 0.08 x 10 + 0.2 x 10 = 7.175; small-1: 0.3 x 0.15 + 0.04 x 0.60.
+    assert (view["usage"]["cost"], view["usage"]["currency"]) == (7.244, "USD")
+    assert view["usage"]["unpriced_tokens"] == 0
     below = tree(spans_of(daemon, view))
     assert below["invoke_agent"] == ["chat large-1", "execute_tool look_up", "chat large-1"]
     assert below["execute_tool look_up"] == ["chat small-1"]
@@ -142,7 +153,7 @@ def test_side_by_side_and_streamed(daemon: Daemon, client: Client, model_url: st
     with serving(client, flow):
         view = client.wait(client.start("llm-streams")["id"], timeout_seconds=SECONDS)
     assert view["status"] == "completed"
-    assert [view["usage"][name] for name in COUNTS] == [5 * 300, 0, 0, 5 * 40, 0]
+    assert [view["usage"][name] for name in COUNTS] == [5 * 300_000, 0, 0, 5 * 40_000, 0]
     assert tree(spans_of(daemon, view))["all of them"] == ["chat small-1"] * 5
 
 
@@ -161,7 +172,11 @@ def test_what_a_failed_attempt_used_counts_too(daemon: Daemon, client: Client, m
 
     with serving(client, flow):
         view = client.wait(client.start("llm-fails")["id"], timeout_seconds=SECONDS)
-    assert (view["status"], view["usage"]["input_tokens"], view["usage"]["output_tokens"]) == ("failed", 600, 80)
+    assert (view["status"], view["usage"]["input_tokens"], view["usage"]["output_tokens"]) == (
+        "failed",
+        600_000,
+        80_000,
+    )
     spans = spans_of(daemon, view)
     broken = [span for span in spans if span["name"] == "chat broken"]
     assert [(span["status"], span["attributes"]["error.type"]) for span in broken] == [
