@@ -27,10 +27,10 @@ EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write")
 def definitions(draw: st.DrawFn, below: str | None) -> dict[str, Any]:
     """Two or three steps, of which some have children of the workflow below."""
     steps = [draw(steps_of(number, below)) for number in range(draw(st.integers(2, 3)))]
-    for task in [step for step in steps if "write" in step.get("effect", "")]:
+    for step in [step for step in steps if step.get("effect") != "read_only"]:
         if draw(st.booleans()):
-            task["compensate"] = f"undo-{task['id']}"
-            steps.append({"id": task["compensate"], "effect": "idempotent_write", "retry": {"max_attempts": 1}})
+            step["compensate"] = f"undo-{step['id']}"
+            steps.append({"id": step["compensate"], "effect": "idempotent_write", "retry": {"max_attempts": 1}})
     on_failure = draw(st.sampled_from(["fail", "reconcile", "compensate"]))
     definition: dict[str, Any] = {"steps": steps, "on_failure": on_failure}
     definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
