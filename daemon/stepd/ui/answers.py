@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from stepd_protocol.problems import Problem
 
 
 def content(answer: Answer) -> Any:
-    """What an answer says, decoded. For answers of which it is known that they are no problem."""
+    """What an answer says, its numbers exact. For answers of which it is known that they are no problem."""
     assert not isinstance(answer, Problem), answer
-    return msgspec.json.decode(answer.body)
+    return _decode(answer.body)
+
+
+_decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode

@@ -16,8 +16,16 @@ from stepd.store.records import SignInRow
 COOKIE: Final = "stepd_session"
 SESSION_MS: Final = 12 * 3_600_000
 SECRET_LENGTH_MAX: Final = 1_000
-NAVIGATION: Final = (("/ui", "Executions", "execute"),)
-"""Each page of the navigation, and the scope without which it shows nothing."""
+NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("/ui", "Executions", ("read", "execute")),
+    ("/ui/queue", "Operator", ("read",)),
+    ("/ui/workers", "Workers", ("read",)),
+    ("/ui/workflows", "Workflows", ("read",)),
+    ("/ui/usage", "Usage", ("read",)),
+    ("/ui/keys", "Keys", ("admin",)),
+    ("/ui/audit", "Audit", ("admin",)),
+)
+"""Each page of the navigation, and the scopes of which one must be had."""
 FAILURES_MAX: Final = 20
 """Failed sign-ins within a minute, from everywhere, before all have to wait."""
 FAILURES_MS: Final = 60_000
@@ -34,9 +42,8 @@ class Visitor(Struct, frozen=True):
     @property
     def pages(self) -> tuple[tuple[str, str], ...]:
         """The paths and names of the pages that this key may see."""
-        return tuple(
-            (path, name) for path, name, scope in NAVIGATION if self.caller.may(scope) or self.caller.may("read")
-        )
+        may = self.caller.may
+        return tuple((path, name) for path, name, scopes in NAVIGATION if any(may(scope) for scope in scopes))
 
 
 class Throttle:

@@ -11,9 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from stepd.http.call import Call
+from stepd.http.door import lacks_scope
 from stepd.http.handlers import Served
 from stepd.http.problems import Refusal
+from stepd.http.routes import ROUTES
 from stepd.http.table import Handler, Stream
+from stepd.service.audit import note_refusal
 from stepd.service.base import Caller, Daemon, Reply
 from stepd.ui.render import HTML, render
 from stepd.ui.sessions import Visitor, visitor
@@ -56,6 +59,8 @@ class Visit(Struct, frozen=True):
         return html(template, status, visitor=self.visitor, place=self.call.path, **values)
 
 
+_OPERATIONS: Final = {route.name: route for route in ROUTES}
+
 Answered: TypeAlias = Reply | Problem | Stream
 View: TypeAlias = Callable[[Visit], Awaitable[Answered]]
 
@@ -70,8 +75,12 @@ def see(place: str, *headers: tuple[str, str]) -> Reply:
     return Reply(303, b"", (("Location", place), ("Cache-Control", "no-store"), *SAFETY, *headers))
 
 
-def opened(view: View) -> Handler:
-    """The view for visitors only; everybody else is sent to sign in, and back."""
+def opened(view: View, like: str | None = None) -> Handler:
+    """The view for visitors only; everybody else is sent to sign in, and back.
+
+    ``like``: the operation of the API that it stands for, whose scopes it asks for, and whose refusals it writes down.
+    """
+    call_for = None if like is None else _OPERATIONS[like]
 
     async def handle(served: Served, call: Call) -> Answered:
         who = await _who(served.daemon, call)
@@ -82,6 +91,11 @@ def opened(view: View) -> Handler:
         form = form_of(call)
         if call.method == "POST" and (fault := foreign(call) or _without_token(form, who)) is not None:
             return problem_page(fault, who)
+        if call_for is not None and (lacking := lacks_scope(who.caller, call_for)) is not None:
+            if call_for.action is not None:
+                target = call.path[0] if call.path else ""
+                await note_refusal(served.daemon, who.caller, call_for.action, target, None, lacking.problem)
+            return problem_page(lacking.problem, who)
         try:
             answer = await view(Visit(served.daemon, call, who, form))
         except Refusal as refusal:
