@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.program import Program, Result
 from tests.support.client import Http
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, free_port, running
 from tests.support.definitions import cel, read, unique, wait, write
 from tests.support.flow import Flow, Lease, make_flow, register
 from tests.support.wait import beside
@@ -99,6 +99,28 @@ def test_events_follow_the_journal_to_its_end(real: Program, flow: Flow) -> None
     assert followed == run.events()
     stored = real("events", run.id).expect(0).lines
     assert [line.split()[2] for line in stored] == [event["type"] for event in followed]
+
+
+def test_following_survives_a_stop_of_the_daemon(tmp_path: Path) -> None:
+    with running(tmp_path / "stepd.db") as daemon:
+        flow = make_flow(Http(daemon.url), read())
+        run = flow.start()
+        following = Program(daemon.url).launch("events", run.id, "--follow", "--json")
+        assert following.stdout is not None
+        seen = [json.loads(following.stdout.readline()) for _ in run.events()]
+        daemon.kill()
+        daemon.start()
+        flow.claim_one().complete().expect(200)
+        out, said = following.communicate(timeout=30)
+        assert following.returncode == 0, said
+        seen += [json.loads(line) for line in out.splitlines()]
+        assert seen == run.events(), "each event once, in order"
+        assert said.count("stepd: no answer, going on as soon as there is one") == len(said.splitlines()) == 1
+
+
+def test_following_one_on_a_daemon_that_is_not_there_ends_at_once() -> None:
+    result = Program(f"http://127.0.0.1:{free_port()}")("events", "some-id", "--follow").expect(69)
+    assert len(result.err.splitlines()) == 1
 
 
 def test_lists_go_on_where_a_page_ended(real: Program, flow: Flow) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from stepd_protocol.names import ENDED_STATUSES
@@ -10,6 +10,7 @@ from stepd_worker import ApiError, Client, StepdError, Unreachable
 from stepd_worker.retry import is_no_answer
 
 Json: TypeAlias = dict[str, Any]
+Trouble: TypeAlias = Callable[[StepdError | None], None]
 
 SETTLED: Final = ENDED_STATUSES | {"reconciliation_required"}
 TICK_SECONDS: Final = 0.1
@@ -17,6 +18,7 @@ TICK_SECONDS: Final = 0.1
 REFRESH_SECONDS: Final = 5.0
 # How long a daemon may be away before whoever watches is told that it doesn't come back.
 PATIENCE_SECONDS: Final = 120.0
+AGAIN_SECONDS: Final = 0.5
 
 
 class Display(Protocol):
@@ -57,6 +59,26 @@ async def follow(client: Client, execution_id: str, display: Display) -> Json:
         ticking.cancel()
 
 
+async def events_to_the_end(
+    client: Client, execution_id: str, after: int, trouble: Trouble
+) -> AsyncGenerator[Json, None]:
+    """The journal beyond an event until the execution has ended; a stream that broke is taken up where it broke.
+
+    `trouble` hears each time that the daemon doesn't answer, and None with each event. Raises as `follow` does.
+    """
+    last, deadline = after, time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            async for event in client.events.aio(execution_id, after=last, live=True):
+                trouble(None)
+                last, deadline = event["seq"], time.monotonic() + PATIENCE_SECONDS
+                yield event
+            return
+        except StepdError as fault:
+            _endure(fault, deadline, trouble)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
 class _Follower:
     """One execution that is being followed: its events as they come, and its view when they have made it stale."""
 
@@ -66,18 +88,9 @@ class _Follower:
         self._id = execution_id
         self._display = display
 
-    async def events(self) -> AsyncGenerator[Json, None]:
-        """The journal from its beginning, to its end; a stream that broke is taken up again."""
-        last, deadline = 0, time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                async for event in self._client.events.aio(self._id, after=last, live=True):
-                    self._display.trouble(None)
-                    last, deadline = event["seq"], time.monotonic() + PATIENCE_SECONDS
-                    yield event
-                return
-            except StepdError as fault:
-                self._endure(fault, deadline)
+    def events(self) -> AsyncGenerator[Json, None]:
+        """The journal from its beginning, to its end."""
+        return events_to_the_end(self._client, self._id, 0, self._display.trouble)
 
     async def view(self) -> Json:
         """The view as it is now, shown and returned, as soon as the daemon answers."""
@@ -86,7 +99,7 @@ class _Follower:
             try:
                 view = await self._client.get.aio(self._id)
             except StepdError as fault:
-                self._endure(fault, deadline)
+                _endure(fault, deadline, self._display.trouble)
             else:
                 self._display.view(view)
                 return view
@@ -108,11 +121,12 @@ class _Follower:
             # The stream of events meets the same trouble and says so.
             self.is_stale = True
 
-    def _endure(self, fault: StepdError, deadline: float) -> None:
-        """Says that the daemon is away; raises what can't pass, or has lasted too long. The client has waited."""
-        if not _may_pass(fault) or time.monotonic() > deadline:
-            raise fault
-        self._display.trouble(fault)
+
+def _endure(fault: StepdError, deadline: float, trouble: Trouble) -> None:
+    """Says that the daemon is away; raises what can't pass, or has lasted too long."""
+    if not _may_pass(fault) or time.monotonic() > deadline:
+        raise fault
+    trouble(fault)
 
 
 def _may_pass(fault: StepdError) -> bool:
