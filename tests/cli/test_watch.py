@@ -137,7 +137,7 @@ def test_a_name_that_looks_like_a_command_of_the_terminal_is_harmless(peer: Peer
     told = event(20, "attempt.failed", evil, worker=evil, data={"class": evil, "message": evil})
     show_run(peer, last, told, event(25, "execution.failed", data={"error": error}))
     for result in (stepd("watch", ID).expect(1), stepd.on_terminal("watch", ID, columns=400).expect(1)):
-        assert not re.findall(r"[^\r\n -~✓✗·▸…⠀-⣿]", result.plain)
+        assert not re.findall(r"[^\r\n -~✓✗·▸…⠀-⣿├└─]", result.plain)
         assert "[red]x[/red]" in result.plain
         assert r"\x1b[31m" in result.plain
         assert "\x1b]0;" not in result.out

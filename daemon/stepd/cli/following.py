@@ -19,10 +19,17 @@ REFRESH_SECONDS: Final = 5.0
 # How long a daemon may be away before whoever watches is told that it doesn't come back.
 PATIENCE_SECONDS: Final = 120.0
 AGAIN_SECONDS: Final = 0.5
+CHILDREN_DEEP: Final = 3
+CHILDREN_MAX: Final = 12
+"""So many children are fetched for one look, with those of children."""
 
 
 class Display(Protocol):
     """Who is shown the execution. All calls come from one thread."""
+
+    @property
+    def shows_children(self) -> bool:
+        """Whether steps that wait for a child are to have its view with them, as `child_view`."""
 
     def view(self, view: Json) -> None:
         """The execution as it is now."""
@@ -43,7 +50,7 @@ async def follow(client: Client, execution_id: str, display: Display) -> Json:
     Raises ApiError for a refusal, and Unreachable, or ApiError, when the daemon is away for two minutes.
     """
     follower = _Follower(client, execution_id, display)
-    display.view(await client.get.aio(execution_id))
+    display.view(await follower.fetched())
     ticking = asyncio.create_task(follower.tick())
     try:
         async for event in follower.events():
@@ -97,12 +104,34 @@ class _Follower:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                view = await self._client.get.aio(self._id)
+                view = await self.fetched()
             except StepdError as fault:
                 _endure(fault, deadline, self._display.trouble)
             else:
                 self._display.view(view)
                 return view
+
+    async def fetched(self) -> Json:
+        """The view, with those of its children where they are shown. Raises StepdError."""
+        view = await self._client.get.aio(self._id)
+        if self._display.shows_children:
+            await self._add_children(view, CHILDREN_DEEP, [CHILDREN_MAX])
+        return view
+
+    async def _add_children(self, view: Json, deep: int, left: list[int]) -> None:
+        """A child that the key may not read, or that is gone, is left out."""
+        for step in view["steps"]:
+            if "child" not in step or not left[0]:
+                continue
+            left[0] -= 1
+            try:
+                step["child_view"] = await self._client.get.aio(step["child"])
+            except ApiError as fault:
+                if is_no_answer(fault.status):
+                    raise
+            else:
+                if deep > 1:
+                    await self._add_children(step["child_view"], deep - 1, left)
 
     async def tick(self) -> None:
         """Lets time pass for the display, and fetches the view where events came since, and now and then."""
@@ -116,7 +145,7 @@ class _Follower:
 
     async def _refresh(self) -> None:
         try:
-            self._display.view(await self._client.get.aio(self._id))
+            self._display.view(await self.fetched())
         except StepdError:
             # The stream of events meets the same trouble and says so.
             self.is_stale = True

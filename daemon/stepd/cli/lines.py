@@ -18,6 +18,8 @@ TIME_WIDTH: Final = 11
 class Lines:
     """Prints what happens, each line with the time since the execution was created."""
 
+    shows_children = False
+
     def __init__(self) -> None:
         self._created_at: str | None = None
         self._width = len("execution")
@@ -51,6 +53,8 @@ class Lines:
 
 class Silent:
     """Shows nothing: the caller wants the end only."""
+
+    shows_children = False
 
     def view(self, view: Mapping[str, Any]) -> None: ...
 

@@ -14,6 +14,7 @@ from stepd.cli.contact import explain
 from stepd.cli.printing import as_text, columns, console, line
 from stepd.cli.rows import headline
 from stepd.cli.steps import STEP_HEAD, StepHistory, step_cells
+from stepd.cli.tree import Below
 from stepd.wording.journal import step_name
 from stepd.wording.shown import now_text
 from stepd_worker import StepdError
@@ -28,9 +29,12 @@ _PROMINENCE: Final = ("failed", "uncertain", "running", "leased", "retry_wait", 
 class Live:
     """Draws the execution while the block lasts; what is to be seen at its end stays, in full."""
 
+    shows_children = True
+
     def __init__(self) -> None:
         self._view: Mapping[str, Any] = {}
         self._history = StepHistory()
+        self._below = Below()
         self._fault: StepdError | None = None
         self._spinner = Spinner("dots" if console().encoding.startswith("utf") else "line", style="cyan")
         self._live = RichLive(console=console(), auto_refresh=False, transient=True, redirect_stderr=False)
@@ -49,6 +53,7 @@ class Live:
 
     def event(self, event: Mapping[str, Any]) -> None:
         self._history.take(event)
+        self._below.take(event)
 
     def trouble(self, fault: StepdError | None) -> None:
         self._fault = fault
@@ -59,8 +64,9 @@ class Live:
 
     def _drawn(self) -> Group:
         steps = self._view["steps"]
-        kept = _most_telling(steps, max(console().height - LINES_AROUND, 1))
-        drawn = self._lines(kept)
+        room = max(console().height - LINES_AROUND, 1)
+        kept = _most_telling(steps, room)
+        drawn = self._lines(kept, room - len(kept))
         if len(kept) < len(steps):
             drawn.append(line(f"… and {len(steps) - len(kept)} more: {_counts(steps, kept)}", style="dim"))
         if self._fault is not None:
@@ -69,11 +75,17 @@ class Live:
             text.no_wrap, text.overflow = True, "ellipsis"
         return Group(*drawn)
 
-    def _lines(self, steps: Sequence[Mapping[str, Any]]) -> list[Text]:
+    def _lines(self, steps: Sequence[Mapping[str, Any]], room: int | None = None) -> list[Text]:
+        """The steps with what is below them, as far as there is room for that; None: as much as there is."""
         if not self._view:
             return []
         now = now_text()
-        rows = [step_cells(step, self._history, now, self._mark(step)) for step in steps]
+        rows = []
+        for step in steps:
+            rows.append(step_cells(step, self._history, now, self._mark(step)))
+            below = list(self._below.rows(step, now))[:room]
+            rows += below
+            room = None if room is None else room - len(below)
         return [headline(self._view, now), *columns(STEP_HEAD, rows)]
 
     def _mark(self, step: Mapping[str, Any]) -> Text | None:

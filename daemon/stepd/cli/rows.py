@@ -24,9 +24,10 @@ def headline(view: _Json, now: str | None = None) -> Text:
     """`workflow version  status  elapsed  id`: one line for the whole execution."""
     status = status_text(view["status"])
     elapsed = duration_text(seconds_between(view["created_at"], view["ended_at"] or now))
-    return line(
-        as_text(view["workflow"], "bold"), f" {view['version']}  ", status, f"  {elapsed}  ", as_text(view["id"], "dim")
-    )
+    parts: list[Cell] = [as_text(view["workflow"], "bold"), f" {view['version']}  ", status, f"  {elapsed}  "]
+    if usage := usage_text(view["usage"], short=True):
+        parts.append(f"{usage}  ")
+    return line(*parts, as_text(view["id"], "dim"))
 
 
 def execution_cells(item: _Json, now: str) -> list[Cell]:
@@ -65,7 +66,7 @@ def detail_rows(view: _Json) -> Iterator[tuple[str, Cell]]:
         yield "writes that stand", _writes_text(view["standing_writes"])
     if view.get("signals_not_taken"):
         yield "signals not taken", shown(", ".join(one["name"] for one in view["signals_not_taken"]))
-    if usage := _usage_text(view["usage"]):
+    if usage := usage_text(view["usage"]):
         yield "usage", usage
     for name in ("input", "state", "outcome", "output"):
         if view[name] not in (None, {}):
@@ -96,6 +97,19 @@ def blocked_text(blocked: _Json) -> str:
     """Why an execution or a step stands."""
     said = [blocked.get("detail"), blocked.get("execution")]
     return shown(": ".join([blocked["code"], *(str(part) for part in said if part)]))
+
+
+def usage_text(usage: _Json, *, short: bool = False) -> str:
+    """The tokens that were used, by kind unless it is to be short, and what they cost; nothing where there are none."""
+    counts = [(name.removesuffix("_tokens"), usage[name]) for name in usage if name.endswith("_tokens")]
+    total = sum(count for name, count in counts if name != "unpriced")
+    if not total:
+        return ""
+    words = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts if count)
+    tokens = f"{total:,} tokens" if short else f"tokens: {words}"
+    if usage.get("cost") is None:
+        return tokens
+    return f"{tokens}, {amount_text(usage['cost'], usage['currency'])}"
 
 
 def _attempt_parts(attempt: _Json) -> Iterator[Cell]:
@@ -136,13 +150,3 @@ def _writes_text(writes: Sequence[_Json]) -> str:
         else:
             parts += [step_name(step, index) for index in indexes]
     return ", ".join(parts)
-
-
-def _usage_text(usage: _Json) -> str:
-    """The counts that aren't zero, and the cost; nothing where no tokens were used."""
-    counts = [(name.removesuffix("_tokens"), usage.get(name)) for name in usage if name.endswith("_tokens")]
-    words = [f"{count} {name.replace('_', ' ')}" for name, count in counts if count]
-    if not words:
-        return ""
-    cost = f", {amount_text(usage['cost'], usage['currency'])}" if usage.get("cost") is not None else ""
-    return f"tokens: {', '.join(words)}{cost}"
