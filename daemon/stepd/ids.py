@@ -13,6 +13,10 @@ VERSION = 7 << 76
 VARIANT = 2 << 62
 LOW_BITS = 62
 LOW_MASK = (1 << LOW_BITS) - 1
+SPAN_MS_MASK = (1 << 40) - 1
+"""Of a time that goes into span ids: 34 years, so that nobody takes one for another."""
+DAY_MS = 86_400_000
+"""So far a clock may be behind that of whoever made an id."""
 
 
 def new_id() -> str:
@@ -20,9 +24,19 @@ def new_id() -> str:
     return _sequence.next(time.time_ns() // 1_000_000)
 
 
-def new_span_id() -> str:
-    """A span id of W3C Trace Context: 16 hex digits."""
-    return _sequence.random(8).hex()
+def new_span_id(attempt_id: str) -> str:
+    """A span id of W3C Trace Context, 16 hex digits, by which its attempt can be found without an index: 40 bits of the
+    time in the attempt's id, then 24 at random.
+    """
+    return f"{_ms_of(attempt_id) & SPAN_MS_MASK:010x}{_sequence.random(3).hex()}"
+
+
+def attempts_near(span_id: str, now: int) -> tuple[str, str]:
+    """Between which ids, the second excluded, the attempt of this span stands if there is one. ``now`` in ms."""
+    latest = now + DAY_MS
+    ms = latest - ((latest - int(span_id[:10], 16)) & SPAN_MS_MASK)
+    digits = f"{max(0, ms):012x}"
+    return f"{digits[:8]}-{digits[8:]}-", f"{digits[:8]}-{digits[8:]}."
 
 
 class Sequence:
@@ -68,6 +82,10 @@ def text_of(ms: int, tail: int) -> str:
     """The UUIDv7 with this time (ms since the epoch) and these 74 further bits, as text."""
     digits = f"{(ms << 80) | VERSION | (tail >> LOW_BITS << 64) | VARIANT | (tail & LOW_MASK):032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _ms_of(id_: str) -> int:
+    return int(id_[:8] + id_[9:13], 16)
 
 
 _sequence = Sequence()

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 from importlib.metadata import version
 from typing import Final
 
@@ -39,6 +40,7 @@ from stepd.store.base import Store, StoreRefused, StoreUnavailable, Tell
 from stepd.store.postgres.address import without_secrets
 from stepd.telemetry.logs import set_up_logs
 from stepd.telemetry.metrics import Metrics
+from stepd.telemetry.tracing import make_exports
 from stepd.ui.routes import pages_of
 
 DRAIN_LOOK_SECONDS: Final = 0.1
@@ -114,7 +116,8 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
     await until_available(signals, "prices", prices.refresh)
     pulse = Pulse(store)
     sweeper, courier = Sweeper(store, pulse.catch_up), Courier(store)
-    watching = Watching(Metrics())
+    metrics = Metrics()
+    watching = Watching(metrics, make_exports(name, metrics, os.environ))
     store.on_commit(lambda tell: _pass_on(tell, dispatcher, watch, sweeper, courier, keyring, prices, watching))
     await until_available(signals, "pulse", pulse.run_once)
     if store.alone:
@@ -177,6 +180,8 @@ async def _serve(parts: Parts, signals: StopSignals) -> int:
         await asyncio.gather(*loops, asked, server, return_exceptions=True)
     if not server.cancelled() and (error := server.exception()) is not None:
         raise error
+    if parts.watching.exports is not None and not signals.forced.is_set():
+        await parts.watching.exports.stop()
     await _say_goodbye(parts)
     return FORCED_EXIT if signals.forced.is_set() else 0
 

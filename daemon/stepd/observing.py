@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from stepd.engine.commands import Refused
 from stepd.http.phase import Phase
@@ -21,6 +22,9 @@ from stepd.telemetry.survey import Survey, Surveyor
 from stepd_protocol.names import EXECUTION_STATUSES
 from stepd_protocol.problems import Problem
 
+if TYPE_CHECKING:
+    from stepd.telemetry.exporting import Exports
+
 WORKFLOWS_MAX = 100
 """So many workflows are named; the steps of all others count as ``other``."""
 
@@ -28,8 +32,9 @@ WORKFLOWS_MAX = 100
 class Watching:
     """Hears what happens as it happens: counts it, and writes a line where somebody should know."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, exports: Exports | None = None) -> None:
         self.metrics = metrics
+        self.exports = exports
         self._committed = Committed(metrics)
         self._lines = Lines()
 
@@ -37,6 +42,8 @@ class Watching:
         """A commit was told."""
         self._committed.count(tell)
         self._lines.committed(tell)
+        if self.exports is not None:
+            self.exports.committed(tell)
 
     def show(self) -> None:
         """Brings the figures up to now."""

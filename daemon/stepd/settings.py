@@ -59,6 +59,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     usage_retention_seconds: Annotated[
         Seconds, Meta(description="how long the log of usage is kept, from which sums of tokens and money are made")
     ] = 31_536_000
+    span_seconds: Annotated[
+        Seconds,
+        Meta(description="how long one span of an execution or attempt may be; what lasts longer is told in pieces"),
+    ] = 900
     tls_certificate: (
         Annotated[Text, Meta(description="PEM file with the certificate chain; needs the key too")] | None
     ) = None

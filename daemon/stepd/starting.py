@@ -140,6 +140,7 @@ def _for_engine(settings: Settings) -> work.Settings:
         output_bytes=settings.limits.output_bytes,
         state_bytes=settings.limits.state_bytes,
         foreach_outputs_bytes=settings.limits.foreach_outputs_bytes,
+        piece_ms=_ms(settings.span_seconds),
     )
 
 

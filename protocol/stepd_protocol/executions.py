@@ -301,6 +301,8 @@ class SpanView(Answer, frozen=True, kw_only=True):
 
     span_id: str
     parent_span_id: str | None
+    previous_span_id: str | None
+    """The piece before it, of what is told in pieces because it lasts long."""
     name: str
     kind: SpanKind
     start_unix_nano: str
@@ -317,3 +319,4 @@ class SpanView(Answer, frozen=True, kw_only=True):
 SpanList: TypeAlias = ListAnswer[SpanView]
 
 PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=limits.PAGE_ITEMS_MAX)]
+SpanPageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=limits.PAGE_SPANS_MAX)]

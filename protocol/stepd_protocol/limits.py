@@ -91,6 +91,8 @@ PRICE_MAX: Final = 1_000_000_000  # units of the currency for a million tokens
 
 # Reads
 PAGE_ITEMS_MAX: Final = 200
+PAGE_SPANS_MAX: Final = 1_000  # of GET …/spans, also where no limit is given
+PAGE_SPANS_BYTES: Final = 4 * MIB  # a page of spans ends there; the rest is on the next
 PAGE_ITEMS: Final = 50
 SIGNALS_KEPT_MAX: Final = 1_000
 EVENT_STREAM_COMMENT_SECONDS: Final = 15

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stepd.service import executions, reads
+from stepd.service import executions, reads, tracelist
 from stepd.service.base import Caller
 from stepd_protocol.problems import Problem
 from tests.service.conftest import ME, Service
@@ -185,7 +185,7 @@ async def test_nothing_that_proves_ownership_is_shown(service: Service) -> None:
     await service.complete(lease, output=1)
     _, view = await service.view(lease["execution"]["id"], include="attempts,payloads")
     journal = await reads.events(service.daemon, ME, lease["execution"]["id"], [])
-    spans = await reads.spans(service.daemon, ME, lease["execution"]["id"])
+    spans = await tracelist.spans(service.daemon, ME, lease["execution"]["id"], [])
     assert not isinstance(journal, Problem)
     assert not isinstance(spans, Problem)
     for shown in (str(view), journal.body.decode(), spans.body.decode()):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepd.service.traces import execution_span_id, lease_traceparent, read_traceparent
+from stepd.engine.pieces import execution_span_id
+from stepd.service.traces import lease_traceparent, read_traceparent
 from tests.service.rows import EXECUTION_ID, execution
 
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"

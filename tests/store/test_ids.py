@@ -3,7 +3,7 @@
 import re
 import uuid
 
-from stepd.ids import Sequence, new_id, new_span_id
+from stepd.ids import DAY_MS, Sequence, attempts_near, new_id, new_span_id
 
 LATER = 2_000_000_000_000
 
@@ -42,6 +42,22 @@ def test_a_millisecond_that_runs_out_borrows_from_the_next() -> None:
 
 
 def test_span_ids_are_sixteen_hex_digits() -> None:
-    made = {new_span_id() for _ in range(1000)}
-    assert len(made) == 1000
+    attempt = new_id()
+    made = {new_span_id(attempt) for _ in range(100)}
+    assert len(made) == 100
     assert all(re.fullmatch("[0-9a-f]{16}", id_) for id_ in made)
+
+
+def test_a_span_id_tells_between_which_ids_its_attempt_stands() -> None:
+    for ms in (LATER, (1 << 41) - 1, 1 << 41):
+        attempt = Sequence().next(ms)
+        for now in (ms, ms + 300 * DAY_MS, ms - DAY_MS):
+            low, high = attempts_near(new_span_id(attempt), now)
+            assert low < attempt < high
+            assert not low < Sequence().next(ms + 1) < high
+
+
+def test_any_sixteen_hex_digits_may_be_asked_for() -> None:
+    for span_id in ("0" * 15 + "1", "f" * 16, "8000000000" + "0" * 6):
+        low, high = attempts_near(span_id, LATER)
+        assert low < high

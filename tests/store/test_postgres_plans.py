@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepd.store.postgres import commits, definitions, lists, loading, queue, records, removal, upkeep, views
+from stepd.store.postgres import commits, definitions, lists, loading, queue, records, removal, tracing, upkeep, views
 from stepd.store.postgres.tables import EXECUTIONS
 from tests.support import postgres
 
@@ -26,7 +26,11 @@ BY_INDEX = {
     "attempts of items": views.ATTEMPTS_OF_ITEMS,
     "standing items": views.STANDING_ITEMS,
     "events": views.SOME_EVENTS,
-    "spans": views.ALL_SPANS,
+    "attempts of a trace": views.ATTEMPTS_AFTER,
+    "spans": views.SPANS_AFTER,
+    "attempts of spans": tracing.ATTEMPTS_OF_SPANS,
+    "kept spans": tracing.KEPT,
+    "started in a trace": tracing.STARTED_IN_TRACE,
     "version": definitions.VERSION,
     "remembered": records.KEPT,
     "lives": records.SEEN_SINCE,
@@ -61,6 +65,8 @@ WHILE_DECIDING = {
 IN_ORDER = {
     "events": views.SOME_EVENTS,
     "open": upkeep.OPEN,
+    "attempts of a trace": views.ATTEMPTS_AFTER,
+    "spans": views.SPANS_AFTER,
     "ended": removal.ENDED,
     **{f"queue by {shape}": statement for shape, statement in queue.LOOKS.items()},
 }

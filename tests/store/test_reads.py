@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from stepd.engine import commands as c
-from stepd.store.base import ExecutionFilter, QueueLine, Scope
+from stepd.store.base import ExecutionFilter, QueueLine, Scope, SpanLine, Traced
 from tests.store.shop import EVERYTHING, NOON, Shop, heartbeat, step
 
 
@@ -192,14 +192,43 @@ async def test_spans_come_with_their_attempts_and_the_last_one_sent_wins(shop: S
     await shop.register()
     id_ = await shop.start()
     first = await shop.claim_one()
-    assert await shop.store.spans(id_) == [(first.attempt, b"")]
+    assert await shop.store.spans(id_, ("", ""), 10) == [SpanLine(first.attempt.id, "", first.attempt)]
     for body in (b'{"n":1}', b'{"n":2}'):
         span = c.SpanReport("a" * 16, None, body, None)
         await shop.store.submit(heartbeat(first, reported=c.Reported(spans=(span,))))
     await shop.fail(first, "interrupted")
     second = await shop.claim_one()
-    found = [(attempt.id, body) for attempt, body in await shop.store.spans(id_)]
-    assert found == [(first.attempt.id, b'{"n":2}'), (second.attempt.id, b"")]
+    found = await shop.store.spans(id_, ("", ""), 10)
+    keys = [(first.attempt.id, ""), (first.attempt.id, "a" * 16), (second.attempt.id, "")]
+    assert [line.key for line in found] == keys
+    assert [line.body for line in found] == [b"", b'{"n":2}', b""]
+    for place, key in enumerate(keys):
+        assert await shop.store.spans(id_, key, 10) == found[place + 1 :]
+        assert await shop.store.spans(id_, ("", ""), place) == found[:place]
+
+
+async def test_spans_and_traces_are_found_by_their_ids(shop: Shop) -> None:
+    await shop.register()
+    given, lost = f"00-{'c' * 32}-{'d' * 16}-01", f"00-{'e' * 32}-{'d' * 16}-01"
+    own = await shop.start(tenant="a")
+    first = await shop.claim_one()
+    span = c.SpanReport("a" * 16, None, b"{}", None)
+    await shop.store.submit(heartbeat(first, reported=c.Reported(spans=(span,))))
+    in_trace = [await shop.start(traceparent=given) for _ in range(2)]
+    own_trace = own.replace("-", "")
+
+    async def traced(*ids: str, tenants: tuple[str, ...] | None = None) -> Traced:
+        return await shop.store.traced([own_trace, "c" * 32, lost[3:35]], ids, Scope(tenants))
+
+    found = await traced(first.attempt.span_id, "a" * 16, "b" * 16)
+    assert list(found.attempts) == [first.attempt.id]
+    assert found.kept == [(own, first.attempt.id, "a" * 16)]
+    assert found.executions.keys() == {own, *in_trace}
+    assert found.of_trace[own_trace] == [own]
+    assert sorted(found.of_trace["c" * 32]) == in_trace
+    assert found.of_trace["e" * 32] == []
+    assert list((await traced("a" * 16)).attempts) == [first.attempt.id], "by the span that is kept under it"
+    assert (await traced(first.attempt.span_id, tenants=("b",))).executions == {}
 
 
 async def test_leases_in_flight_are_counted_by_life(shop: Shop) -> None:

@@ -10,7 +10,19 @@ import pytest
 
 from stepd.store.base import ExecutionFilter, Scope
 from stepd.store.records import AuditFilter
-from stepd.store.sqlite import definitions, lists, loading, operating, queue, records, removal, signals, upkeep, views
+from stepd.store.sqlite import (
+    definitions,
+    lists,
+    loading,
+    operating,
+    queue,
+    records,
+    removal,
+    signals,
+    tracing,
+    upkeep,
+    views,
+)
 from stepd_migrations import run
 
 BY_KEY = {
@@ -36,7 +48,11 @@ BY_KEY = {
     "items that stand": views.STANDING_ITEMS,
     "some payloads": views.SOME_PAYLOADS,
     "events": views.SOME_EVENTS,
-    "spans": views.ALL_SPANS,
+    "attempts of a trace": views.ATTEMPTS_AFTER,
+    "spans": views.SPANS_AFTER,
+    "attempt of a span": tracing.ATTEMPT_OF_SPAN,
+    "kept spans": tracing.KEPT,
+    "started in a trace": tracing.STARTED_IN_TRACE,
     "occupied": operating.OCCUPANT,
     "remembered": records.KEPT,
     "claim": operating.KNOWN_CLAIM,
@@ -68,6 +84,8 @@ IN_ORDER = {
     "due steps": upkeep.DUE_STEPS,
     "open": upkeep.OPEN,
     "kept signals": loading.KEPT,
+    "attempts of a trace": views.ATTEMPTS_AFTER,
+    "spans": views.SPANS_AFTER,
     "correlated": signals.OPEN.format(tenants=" and tenant in (?)"),
 }
 
@@ -90,7 +108,7 @@ def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
 @pytest.mark.parametrize("name", BY_KEY)
 def test_no_table_is_read_through(connection: sqlite3.Connection, name: str) -> None:
     steps = plan(connection, BY_KEY[name])
-    of_memory = ("json_each", "lease", "subquery")
+    of_memory = ("json_each", "lease", "subquery", "traced")
     scans = [step for step in steps if step.startswith("SCAN") and not any(name in step for name in of_memory)]
     assert all("USING COVERING INDEX" in step or "USING INDEX" in step for step in scans), steps
 

@@ -9,6 +9,7 @@ from stepd.engine.control import audit
 from stepd.engine.definition import Compiled
 from stepd.engine.kinship import note_news
 from stepd.engine.model import NO_INDEX, OUTSIDE, Execution
+from stepd.engine.pieces import cut
 from stepd.engine.standing import NONE_STANDS, refresh_status, set_due
 from stepd.engine.work import Loaded, Settings, Work
 
@@ -32,6 +33,7 @@ def begin(definition: Compiled, settings: Settings, start: Start, now: int) -> W
     advance(work)
     refresh_status(work)
     note_news(work)
+    cut(work)
     return work
 
 

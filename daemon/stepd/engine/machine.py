@@ -7,6 +7,7 @@ from typing import assert_never
 from stepd.engine import commands as c
 from stepd.engine import control, kinship, leasing, recovery, resolving, settling, signals, sweeping
 from stepd.engine.beginning import begin, exclusive_key
+from stepd.engine.pieces import cut
 from stepd.engine.standing import refresh_status
 from stepd.engine.work import Work
 
@@ -22,6 +23,7 @@ def decide(work: Work, command: c.Command) -> c.Answer:
     answer = _dispatch(work, command)
     refresh_status(work)
     kinship.note_news(work)
+    cut(work)
     return answer
 
 

@@ -112,6 +112,10 @@ class Execution(msgspec.Struct):
     """Why it is paused, where no operator asked for it."""
     usage_seq: int = 0
     """Of a child: counts the changes of what it has used, so that its parent knows older news from newer."""
+    piece_at: int | None = None
+    """When the piece of its trace began that is not over; None while that is the first."""
+    piece_before: int | None = None
+    """When the piece before that one began."""
 
 
 class Step(msgspec.Struct):
@@ -221,6 +225,10 @@ class Attempt(msgspec.Struct):
     usage_given: bool
     """The usage was given outright, and replaces the sum over its spans."""
     span_id: str
+    piece_at: int | None = None
+    """When the piece of its trace began that is not over; None while that is the first."""
+    piece_before: int | None = None
+    """When the piece before that one began."""
 
 
 class Event(msgspec.Struct):
@@ -284,11 +292,13 @@ class Ledger(msgspec.Struct):
 
 
 class SpanRow(msgspec.Struct):
-    """A span a worker sent for an attempt."""
+    """A span a worker sent for an attempt, or a piece of the trace's own spans."""
 
     attempt_id: str
     span_id: str
     body: bytes
+    fresh: bool = True
+    """It is to be told to those who follow traces: not sent before, and not told by others already."""
 
 
 class Idempotency(msgspec.Struct):

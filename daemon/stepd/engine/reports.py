@@ -36,8 +36,7 @@ def take_report(work: Work, attempt: Attempt, reported: Reported) -> None:
         given = priced(read_lines(reported.usage), table, work.now, _lines(attempt))
         _set_usage(work, attempt, given, table)
     if reported.spans:
-        work.changes.spans.extend(SpanRow(attempt.id, span.span_id, span.body) for span in reported.spans)
-        summed = _sum_spans(work, attempt, reported)
+        summed = _take_spans(work, attempt, reported)
         if not attempt.usage_given:
             _set_usage(work, attempt, summed, _table(work.execution, reported))
 
@@ -47,13 +46,15 @@ def span_usage_name(attempt_id: str) -> str:
     return f"spans:{attempt_id}"
 
 
-def _sum_spans(work: Work, attempt: Attempt, reported: Reported) -> list[Line]:
-    """The usages of the spans sent so far; a span below which any span counts does not count itself."""
+def _take_spans(work: Work, attempt: Attempt, reported: Reported) -> list[Line]:
+    """Keeps the spans. The usages of those sent so far; a span below which any span counts does not count itself."""
     name = span_usage_name(attempt.id)
     kept = work.payload(name)
     known: Spans = {} if kept is None else _read_spans(kept)
     table = _table(work.execution, reported)
     for span in reported.spans:
+        fresh = span.span_id not in known
+        work.changes.spans.append(SpanRow(attempt.id, span.span_id, span.body, fresh))
         before = known.get(span.span_id, (None, None))[1] or ()
         lines = None if span.usage is None else priced(read_lines(span.usage), table, work.now, before)
         known[span.span_id] = (span.parent_span_id, lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -25,6 +25,9 @@ from stepd.engine.model import (
 )
 from stepd.engine.needs import Loaded, Missing, Need, StepKey
 from stepd.engine.spending import UsageRow
+
+if TYPE_CHECKING:
+    from stepd.engine.pieces import Told
 
 __all__ = ["EMPTY", "PARKABLE", "Changes", "Loaded", "Missing", "Need", "Settings", "StepKey", "Work"]
 
@@ -48,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True):
     foreach_outputs_bytes: int = 16_777_216
     items_at_once: int = 200
     """Items and rounds made in one decision: about 20 ms."""
+    piece_ms: int = 900_000
+    """How long one piece of a trace's own spans may be."""
 
 
 class Changes:
@@ -62,6 +67,7 @@ class Changes:
         "execution",
         "ledger",
         "payloads",
+        "pieces",
         "ready",
         "signals",
         "spans",
@@ -87,6 +93,8 @@ class Changes:
         self.usage: dict[str, list[UsageRow]] = {}
         """By attempt: what takes the place of its lines in the log of usage."""
         self.ledger: list[Ledger] = []
+        self.pieces: list[Told] = []
+        """What of the trace is over; for those who follow traces, after the commit."""
         self.bulk: list[tuple[Literal["park", "cancel_held", "drop"], int, int]] = []
         """``("park", from, to)`` moves every parkable row without a lease; ``("cancel_held", …)`` ends held rows;
         ``("drop", ordinal, index)`` takes one row away.

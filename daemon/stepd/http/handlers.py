@@ -21,6 +21,7 @@ from stepd.service import (
     signals,
     simulations,
     streams,
+    tracelist,
     usage,
     workers,
     workflows,
@@ -116,7 +117,7 @@ async def list_items(served: Served, call: Call) -> Answer:
 
 
 async def spans(served: Served, call: Call) -> Answer:
-    return await reads.spans(served.daemon, call.caller, call.path[0])
+    return await tracelist.spans(served.daemon, call.caller, call.path[0], call.query)
 
 
 async def cancel(served: Served, call: Call) -> Answer:

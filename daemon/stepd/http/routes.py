@@ -218,7 +218,11 @@ EXECUTION_ROUTES: Final = (
         handler=handlers.spans,
         part="request_api",
         scopes=("read", "execute"),
-        successes=(Success(status=200, type=executions.SpanList, about="all spans, as a flat list"),),
+        parameters=(
+            Parameter(name="limit", type=executions.SpanPageLimit, about="how many at most; 1,000 unless given"),
+            _CURSOR,
+        ),
+        successes=(Success(status=200, type=executions.SpanList, about="one page, as a flat list"),),
         problems=("not_found",),
     ),
     Route(

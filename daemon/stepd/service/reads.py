@@ -17,16 +17,15 @@ from stepd.service.audit import note_read
 from stepd.service.base import Answer, Caller, Daemon
 from stepd.service.lists import list_executions
 from stepd.service.queries import Query, QueryReader, choices, seconds, whole
-from stepd.service.spans import span_views
 from stepd.service.watch import Follower
 from stepd.store.base import ExecutionRows
-from stepd_protocol.executions import INCLUDES, Event, EventsAnswer, SpanList
+from stepd_protocol.executions import INCLUDES, Event, EventsAnswer
 from stepd_protocol.limits import PAGE_ITEMS, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX
 from stepd_protocol.names import PROTOCOL_VERSION
 from stepd_protocol.service import ServedWork, ServiceView, WorkerList, WorkerView
 from stepd_protocol.times import format_time
 
-__all__ = ["event_view", "events", "journal", "list_executions", "service", "spans", "view", "workers"]
+__all__ = ["event_view", "events", "journal", "list_executions", "service", "view", "workers"]
 
 SEQ_MAX = 2**63 - 1
 JOURNAL_PAGE = 1_000
@@ -78,19 +77,6 @@ async def events(daemon: Daemon, caller: Caller, execution_id: str, query: Query
     found = await daemon.store.events(execution_id, after, limit + 1)
     items = [event_view(row) for row in found[:limit]]
     return reply(200, EventsAnswer(items=items, next=items[-1].seq if len(found) > limit else None))
-
-
-async def spans(daemon: Daemon, caller: Caller, execution_id: str) -> Answer:
-    """The trace as a flat list: the execution, its attempts, and what workers sent below them."""
-    standing = await daemon.store.standing(execution_id, caller.sees())
-    definition = None
-    if standing is not None:
-        definition = await daemon.store.definition(standing.workflow, standing.version)
-    if standing is None or definition is None:
-        return no_execution(execution_id)
-    await note_read(daemon, caller, execution_id, standing.tenant)
-    kept = await daemon.store.spans(execution_id)
-    return reply(200, SpanList(items=span_views(standing, definition, kept), next=None))
 
 
 async def workers(daemon: Daemon, caller: Caller) -> Answer:

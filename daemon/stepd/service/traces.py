@@ -37,9 +37,9 @@ def trace_id(execution_id: str, traceparent: str | None) -> str:
     return execution_id.replace("-", "") if traceparent is None else traceparent[3:35]
 
 
-def execution_span_id(execution: Execution) -> str:
-    """The span of the execution itself: the last half of its id."""
-    return execution.id.replace("-", "")[16:]
+def is_sampled(execution: Execution) -> bool:
+    """Whether whoever began the trace wants it to be followed; it is, where the execution began it."""
+    return execution.traceparent is None or bool(int(execution.traceparent[53:55], 16) & 1)
 
 
 def caller_span_id(execution: Execution) -> str | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from stepd.engine.commands import Command, Granted, Start
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
+from stepd.engine.model import Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
 from stepd.store.accounts import Accounts
 from stepd.store.keeping import Keep, KeyConflict, Remember, Replayed
@@ -27,6 +27,9 @@ from stepd.store.reads import (
     ItemsPage,
     QueueLine,
     Scope,
+    SpanKey,
+    SpanLine,
+    Traced,
     VersionRow,
     WorkflowRow,
 )
@@ -55,11 +58,14 @@ __all__ = [
     "Request",
     "Scope",
     "Serve",
+    "SpanKey",
+    "SpanLine",
     "Started",
     "Store",
     "StoreRefused",
     "StoreUnavailable",
     "Tell",
+    "Traced",
     "UnknownWorkflow",
     "VersionRow",
     "Viewed",
@@ -285,8 +291,13 @@ class Store(Accounts, Protocol):
     async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         """Events with ``seq > after``, in order."""
 
-    async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
-        """Every kept span of the execution with its attempt (attempts without spans come with ``b''``)."""
+    async def spans(self, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
+        """What the trace of the execution is made of, behind ``after``: its attempts, each before the spans that are
+        kept under it, and those kept under none; by ``SpanLine.key``.
+        """
+
+    async def traced(self, trace_ids: Sequence[str], span_ids: Sequence[str], scope: Scope) -> Traced:
+        """What is known of these traces and spans, in hex as on the wire; of executions in scope only."""
 
     async def queue(self, scope: Scope) -> list[QueueLine]:
         """The claimable steps, counted by workflow, version, step and tenant."""

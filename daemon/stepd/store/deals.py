@@ -86,11 +86,12 @@ class Deals:
         definition = await self._decisions.definition(transaction, execution)
         await transaction.load(loaded, needs_of_lease(definition, execution, row))
         request = desk.request
+        attempt_id = new_id()
         command = Lease(
             ordinal=row.ordinal,
             index=row.index,
-            attempt_id=new_id(),
-            span_id=new_span_id(),
+            attempt_id=attempt_id,
+            span_id=new_span_id(attempt_id),
             principal=request.principal,
             worker=request.worker,
             instance=request.instance,

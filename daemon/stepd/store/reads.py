@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -107,3 +108,55 @@ class QueueLine(msgspec.Struct, frozen=True):
     tenant: str | None
     count: int
     oldest_at: int
+
+
+SpanKey: TypeAlias = tuple[str, str]
+"""Attempt and span: the empty text for an execution's own, and for an attempt itself."""
+
+
+class SpanLine(msgspec.Struct, frozen=True):
+    """A line of a trace: an attempt (``span_id`` is empty then), or a span that is kept."""
+
+    attempt_id: str
+    """Of what is kept under no attempt: whose it is, see ``engine.pieces``."""
+    span_id: str
+    attempt: Attempt | None
+    body: bytes = b""
+
+    @property
+    def key(self) -> SpanKey:
+        """Where it stands in the order."""
+        return self.attempt_id, self.span_id
+
+
+def span_lines(
+    attempts: Sequence[Attempt], known: Sequence[Attempt], kept: Iterable[tuple[str, str, bytes]], limit: int
+) -> list[SpanLine]:
+    """Puts attempts and kept spans in one order. ``known``: the attempt that the page before ended with."""
+    by_id = {attempt.id: attempt for attempt in (*attempts, *known)}
+    lines = [SpanLine(attempt.id, "", attempt) for attempt in attempts]
+    lines += [SpanLine(attempt_id, span_id, by_id.get(attempt_id), body) for attempt_id, span_id, body in kept]
+    return sorted(lines, key=lambda line: line.key)[:limit]
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """What is known of some spans and traces."""
+
+    attempts: dict[str, Attempt]
+    """By id: those that bear one of the span ids, and those under which one of them is kept."""
+    kept: list[tuple[str, str, str]]
+    """Execution, attempt (or whose it is, where under none) and id of each kept span with one of the ids."""
+    executions: dict[str, Execution]
+    """By id, those in scope: of these attempts and kept spans, and those below."""
+    of_trace: dict[str, list[str]]
+    """Of each trace id the execution whose own trace it is, else up to two that somebody started in it: not one of
+    another's children."""
+
+
+TRACE_LOOK: Final = 100
+"""So many executions of a caller's trace are looked through for those that are no children."""
+
+
+def own_execution(trace_id: str) -> str:
+    """The id of the execution whose own trace this is, if there is one."""
+    return f"{trace_id[:8]}-{trace_id[8:12]}-{trace_id[12:16]}-{trace_id[16:20]}-{trace_id[20:]}"

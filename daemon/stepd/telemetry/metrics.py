@@ -123,6 +123,11 @@ class Metrics(Figures):
         self.lag = self.histogram(
             "stepd_event_loop_lag_seconds", "How much later than due the event loop ran something.", buckets=SECONDS
         ).labels()
+        self.spans_exported = self.counter("stepd_trace_spans_exported_total", "Spans that the collector has taken.")
+        self.spans_failed = self.counter("stepd_trace_spans_failed_total", "Spans that the collector did not take.")
+        self.spans_dropped = self.counter(
+            "stepd_trace_spans_dropped_total", "Spans given up because too many waited for the collector."
+        )
         self.rounds = self.counter("stepd_background_rounds_total", "Rounds of the background loops.", "loop")
         self.failures = self.counter(
             "stepd_background_failures_total", "Rounds that failed, also for want of the store.", "loop"

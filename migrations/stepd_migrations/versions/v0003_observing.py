@@ -26,7 +26,7 @@ REFUSED = ("update", "delete")
 
 def upgrade() -> None:
     """Adds what a database of the version before lacks."""
-    for table_, columns in (("executions", _executions()), ("steps", _steps())):
+    for table_, columns in (("executions", _executions()), ("steps", _steps()), ("attempts", _pieces())):
         for one in columns:
             op.add_column(table_, one)
     op.execute(f"update executions set unpriced_tokens = {TOKENS} where {TOKENS} > 0")
@@ -39,6 +39,7 @@ def upgrade() -> None:
         postgresql_where=is_given,
         sqlite_where=is_given,
     )
+    index("spans_span", "spans", "span_id")
     _prices()
     _usage()
     _sessions()
@@ -51,8 +52,9 @@ def downgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         for change in REFUSED:
             op.execute(f"drop function prices_no_{change}()")
+    op.drop_index("spans_span", "spans")
     op.drop_index("executions_trace", "executions")
-    for table_, columns in (("steps", _steps()), ("executions", _executions())):
+    for table_, columns in (("attempts", _pieces()), ("steps", _steps()), ("executions", _executions())):
         for one in reversed(columns):
             op.drop_column(table_, one.name)
 
@@ -67,11 +69,17 @@ def _executions() -> tuple[sa.Column[Any], ...]:
         nullable("budget_tokens", INT),
         nullable("pause_reason", TEXT),
         _zero("usage_seq"),
+        *_pieces(),
     )
 
 
 def _steps() -> tuple[sa.Column[Any], ...]:
     return (nullable("child_usage", BYTES),)
+
+
+def _pieces() -> tuple[sa.Column[Any], ...]:
+    """Which piece of a long span is being written, and the one before it."""
+    return (nullable("piece_at", INT), nullable("piece_before", INT))
 
 
 def _prices() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from stepd.clock import Clock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
+from stepd.engine.model import Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
 from stepd.store.accounts import PricesRow, UsageFilter, UsageSum
 from stepd.store.base import (
@@ -20,9 +20,12 @@ from stepd.store.base import (
     Operation,
     QueueLine,
     Scope,
+    SpanKey,
+    SpanLine,
     StoreRefused,
     StoreUnavailable,
     Tell,
+    Traced,
     VersionRow,
     WorkflowRow,
 )
@@ -36,6 +39,7 @@ from stepd.store.postgres import (
     removal,
     sign_ins,
     signals,
+    tracing,
     upkeep,
     views,
 )
@@ -169,8 +173,12 @@ class PostgresStore:
     async def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         return await self._read(lambda session: views.events(session, execution_id, after, limit))
 
-    async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
-        return await self._read(lambda session: views.spans(session, execution_id))
+    async def spans(self, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
+        return await self._read(lambda session: views.spans(session, execution_id, after, limit))
+
+    async def traced(self, trace_ids: Sequence[str], span_ids: Sequence[str], scope: Scope) -> Traced:
+        now = await self.now()
+        return await self._read(lambda session: tracing.traced(session, trace_ids, span_ids, scope, now))
 
     async def queue(self, scope: Scope) -> list[QueueLine]:
         return await self._read(lambda session: lists.queue(session, scope))

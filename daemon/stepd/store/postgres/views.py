@@ -10,6 +10,7 @@ from stepd.store.base import ExecutionRows, ItemsPage, Scope
 from stepd.store.postgres import signals
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import ATTEMPTS, EVENTS, EXECUTIONS, STEPS
+from stepd.store.reads import SpanKey, SpanLine, span_lines
 from stepd.store.scope import sees
 from stepd.store.shown import names_shown
 
@@ -29,10 +30,11 @@ STANDING_PAYLOADS: Final = (
 )
 SOME_PAYLOADS: Final = "select name, body from payloads where execution_id = $1 and name = any($2::text[])"
 SOME_EVENTS: Final = f"{EVENTS.select} where execution_id = $1 and seq > $2 order by seq limit $3"
-ALL_SPANS: Final = (
-    f"select s.body, {ATTEMPTS.of('a')} from attempts a "
-    "left join spans s on s.execution_id = a.execution_id and s.attempt_id = a.id "
-    "where a.execution_id = $1 order by a.id, s.span_id"
+ATTEMPT: Final = f"{ATTEMPTS.select} where id = $1"
+ATTEMPTS_AFTER: Final = f"{ATTEMPTS.select} where execution_id = $1 and id > $2 order by id limit $3"
+SPANS_AFTER: Final = (
+    "select attempt_id, span_id, body from spans where execution_id = $1 and (attempt_id, span_id) > ($2, $3) "
+    "order by attempt_id, span_id limit $4"
 )
 
 
@@ -92,6 +94,9 @@ async def events(session: Session, execution_id: str, after: int, limit: int) ->
     return [EVENTS.read(values) for values in await session.fetch(SOME_EVENTS, execution_id, after, limit)]
 
 
-async def spans(session: Session, execution_id: str) -> list[tuple[Attempt, bytes]]:
-    """Every span with its attempt; attempts without one come with ``b''``."""
-    return [(ATTEMPTS.read(values), body or b"") for body, *values in await session.fetch(ALL_SPANS, execution_id)]
+async def spans(session: Session, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
+    """A page of the trace."""
+    attempts = await _attempts(session, ATTEMPTS_AFTER, execution_id, after[0], limit)
+    kept = [tuple(values) for values in await session.fetch(SPANS_AFTER, execution_id, *after, limit)]
+    known = await _attempts(session, ATTEMPT, after[0]) if after[0] else []
+    return span_lines(attempts, known, kept, limit)

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepd.clock import Clock, SystemClock
 from stepd.engine.definition import Compiled
-from stepd.engine.model import Attempt, Audit, Event, Execution, Idempotency, Ledger, Signal
+from stepd.engine.model import Audit, Event, Execution, Idempotency, Ledger, Signal
 from stepd.engine.work import Settings
 from stepd.store.accounts import PricesRow, UsageFilter, UsageSum
 from stepd.store.base import (
@@ -23,15 +23,30 @@ from stepd.store.base import (
     Operation,
     QueueLine,
     Scope,
+    SpanKey,
+    SpanLine,
     StoreRefused,
     StoreUnavailable,
     Tell,
+    Traced,
     VersionRow,
     WorkflowRow,
 )
 from stepd.store.operations import Operations
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, SignInRow, WorkerRow
-from stepd.store.sqlite import accounts, definitions, lists, loading, records, removal, sign_ins, signals, upkeep, views
+from stepd.store.sqlite import (
+    accounts,
+    definitions,
+    lists,
+    loading,
+    records,
+    removal,
+    sign_ins,
+    signals,
+    tracing,
+    upkeep,
+    views,
+)
 from stepd.store.sqlite.checkpoints import Checkpoints
 from stepd.store.sqlite.commits import Commits
 from stepd.store.sqlite.errors import unavailable
@@ -168,8 +183,12 @@ class SqliteStore:
             return self.writer.look(lambda connection: views.events(connection, execution_id, after, limit))
         return await self.reader.run(lambda connection: views.events(connection, execution_id, after, limit))
 
-    async def spans(self, execution_id: str) -> list[tuple[Attempt, bytes]]:
-        return await self.reader.run(lambda connection: views.spans(connection, execution_id))
+    async def spans(self, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
+        return await self.reader.run(lambda connection: views.spans(connection, execution_id, after, limit))
+
+    async def traced(self, trace_ids: Sequence[str], span_ids: Sequence[str], scope: Scope) -> Traced:
+        now = await self.now()
+        return await self.reader.run(lambda connection: tracing.traced(connection, trace_ids, span_ids, scope, now))
 
     async def queue(self, scope: Scope) -> list[QueueLine]:
         return await self.reader.run(lambda connection: lists.queue(connection, scope))

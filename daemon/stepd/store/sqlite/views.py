@@ -10,6 +10,7 @@ import msgspec
 
 from stepd.engine.model import Attempt, Event, Execution, Step
 from stepd.store.base import ExecutionRows, ItemsPage, Scope
+from stepd.store.reads import SpanKey, SpanLine, span_lines
 from stepd.store.scope import sees
 from stepd.store.shown import names_shown
 from stepd.store.signals import has_untaken
@@ -37,10 +38,11 @@ SOME_PAYLOADS: Final = (
     "select name, body from payloads where execution_id = ? and name in (select value from json_each(?))"
 )
 SOME_EVENTS: Final = f"{EVENTS.select} where execution_id = ? and seq > ? order by seq limit ?"
-ALL_SPANS: Final = (
-    f"select s.body, {ATTEMPTS.of('a')} from attempts a "
-    "left join spans s on s.execution_id = a.execution_id and s.attempt_id = a.id "
-    "where a.execution_id = ? order by a.id, s.span_id"
+ATTEMPT: Final = f"{ATTEMPTS.select} where id = ?"
+ATTEMPTS_AFTER: Final = f"{ATTEMPTS.select} where execution_id = ? and id > ? order by id limit ?"
+SPANS_AFTER: Final = (
+    "select attempt_id, span_id, body from spans where execution_id = ? and (attempt_id, span_id) > (?, ?) "
+    "order by attempt_id, span_id limit ?"
 )
 
 
@@ -118,8 +120,9 @@ def events(connection: sqlite3.Connection, execution_id: str, after: int, limit:
     return [EVENTS.read(values) for values in connection.execute(SOME_EVENTS, (execution_id, after, limit))]
 
 
-def spans(connection: sqlite3.Connection, execution_id: str) -> list[tuple[Attempt, bytes]]:
-    """Every span with its attempt; attempts without one come with ``b''``."""
-    return [
-        (ATTEMPTS.read(tuple(values)), body or b"") for body, *values in connection.execute(ALL_SPANS, (execution_id,))
-    ]
+def spans(connection: sqlite3.Connection, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
+    """A page of the trace."""
+    attempts = _attempts(connection, ATTEMPTS_AFTER, execution_id, after[0], limit)
+    kept = connection.execute(SPANS_AFTER, (execution_id, *after, limit)).fetchall()
+    known = _attempts(connection, ATTEMPT, after[0]) if after[0] else []
+    return span_lines(attempts, known, kept, limit)
