@@ -149,10 +149,13 @@ def test_a_restart_in_a_long_execution_loses_and_doubles_nothing(tmp_path: Path)
             lasted = time.monotonic() - began
         finally:
             daemon.close()
-    for name, attribute in (("work", "stepd.attempt.status"), (flow.name, "stepd.execution.status")):
+    for name, attribute, status in (
+        ("work", "stepd.attempt.status", "succeeded"),
+        (flow.name, "stepd.execution.status", "cancelled"),
+    ):
         series = sorted((span for span in collected.spans if span.name == name), key=lambda span: span.start)
         assert len({span.span_id for span in series}) == len(series) >= 5
-        assert [attribute in span.attributes for span in series] == [False] * (len(series) - 1) + [True]
+        assert [span.attributes.get(attribute) == status for span in series] == [False] * (len(series) - 1) + [True]
         assert series[0].links == []
         for before, span in pairwise(series):
             assert span.links == [before.span_id]

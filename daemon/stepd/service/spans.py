@@ -63,8 +63,8 @@ def attempt_span(execution: Execution, attempt: Attempt, step: str, piece: Piece
     }
     if index is not None:
         attributes["stepd.index"] = index
+    attributes["stepd.attempt.status"] = attempt.status if stretch.is_last else "running"
     if stretch.is_last:
-        attributes["stepd.attempt.status"] = attempt.status
         attributes |= _error_type(attempt.error)
     return SpanView(
         span_id=piece_span_id(whole, stretch.began, first),

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from stepd.engine.definition import Compiled
 from stepd.engine.model import ENDED, Event, Execution
-from stepd.service import reads
+from stepd.service import reads, tracelist
 from stepd.service.answers import no_execution
 from stepd.service.base import Answer, Caller, Daemon
 from stepd.ui.answers import content
@@ -91,7 +91,7 @@ async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPa
         return no_execution(execution_id)
     view = content(answer)
     events = await _events(daemon, caller, standing) if may_read else []
-    spans = content(await reads.spans(daemon, caller, execution_id))["items"] if may_read else []
+    spans = content(await tracelist.spans(daemon, caller, execution_id, []))["items"] if may_read else []
     now = await daemon.store.now()
     drawing = draw(definition.steps)
     journal = await last_lines(daemon, execution_id, standing.seq) if may_read else []
