@@ -14,7 +14,7 @@ from stepd_worker.bodies import Threads, start_body
 from stepd_worker.held import Held
 from stepd_worker.spans import SPANS_PER_ATTEMPT
 from tests.sdk.peer import lease
-from tests.sdk.traced import API, TRACEPARENT, Program, traced
+from tests.sdk.traced import API, TRACEPARENT, Program, set_up, traced
 
 # --- What is told of a span
 
@@ -137,6 +137,28 @@ def test_odd_attributes_never_cost_a_span(program: Program, value: Any) -> None:
     spans = traced(body).spans
     assert [span.name for span in spans] == ["plain", "own"]
     assert all(not isinstance(span.attributes.get("odd"), dict) for span in spans)
+
+
+def test_what_no_span_can_be_begun_with_costs_a_body_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_up(monkeypatch, None)
+    wrong: Any = object()
+
+    def body(ctx: Any, input: Any) -> int:
+        API.start_span("attributes", attributes=wrong).end()
+        API.start_span("kind", kind=wrong).end()
+        API.start_span("times", start_time=wrong, links=[wrong]).end(wrong)
+        with API.start_as_current_span(wrong) as span:
+            span.set_status(wrong)
+            span.add_event(wrong)
+            span.set_attribute(wrong, wrong)
+        return 1
+
+    result = traced(body)
+    assert result.outcome.output == b"1"
+    assert len(result.spans) == 1
+    assert "was not begun" in caplog.text
 
 
 # --- What is too much

@@ -1,5 +1,7 @@
 """Providers of the program's: set early, late, within a body, broken, or deaf to span processors."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -8,6 +10,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+from stepd_worker import watch_provider
 from stepd_worker.own_tracer import OwnTracerProvider
 from tests.sdk.traced import API, Program, check_exported, nested_both_ways, provider_of, set_up, traced
 
@@ -100,3 +103,34 @@ def test_a_broken_processor_of_the_program_costs_ctx_span_nothing(
     assert result.outcome.output == b"1"
     assert [(span.name, bool(span.usage)) for span in result.spans] == [("call", True)]
     assert f"{method} is broken" in caplog.text
+
+
+def test_a_provider_that_is_handed_around_is_watched_when_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up(monkeypatch, None)
+    program = Program()
+    provider = provider_of(program)
+    watch_provider(provider)
+    watch_provider(provider)
+
+    def body(ctx: Any, input: Any) -> None:
+        vendors = provider.get_tracer("a-vendor")
+        with ctx.span("outer"), vendors.start_as_current_span("handed around"), API.start_as_current_span("inner"):
+            pass
+
+    result = traced(body)
+    assert result.tree() == {"outer": None, "handed around": "outer", "inner": "handed around"}
+    assert [span.name for span in program.exported()] == ["handed around"]
+
+
+def test_two_bodies_at_once_know_their_own(program: Program) -> None:
+    both = threading.Barrier(2)
+
+    def body(ctx: Any, input: Any, name: str) -> None:
+        with API.start_as_current_span(name):
+            both.wait(10)
+            with ctx.span(f"in {name}"):
+                both.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda name: traced(lambda ctx, input: body(ctx, input, name)), ["a", "b"]))
+    assert [result.tree() for result in results] == [{"a": None, "in a": "a"}, {"b": None, "in b": "b"}]

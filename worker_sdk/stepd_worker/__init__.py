@@ -16,6 +16,7 @@ from stepd_worker.errors import (
     Unreachable,
     WorkerRefused,
 )
+from stepd_worker.tracing import watch_provider
 from stepd_worker.worker import Worker
 from stepd_worker.workflow import Workflow, cel
 
@@ -42,4 +43,5 @@ __all__ = [
     "WorkerRefused",
     "Workflow",
     "cel",
+    "watch_provider",
 ]

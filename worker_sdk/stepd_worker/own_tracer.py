@@ -6,6 +6,7 @@ asks whether a provider was set up hears that none was; and as soon as one is, i
 
 import functools
 import inspect
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from stepd_worker.spans import Begun, SpanLog
 
 F = TypeVar("F", bound=Callable[..., Any])
 FindLog = Callable[[Context | None], SpanLog | None]
+
+logger = logging.getLogger("stepd_worker")
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NOOP: Final = trace.NoOpTracer()
@@ -65,12 +68,12 @@ class OwnSpan(trace.Span):
             self.attributes[key] = value
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
-        for key, value in attributes.items():
-            self.set_attribute(key, value)
+        if self.end_time is None:
+            self.attributes.update(attributes)
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         if self.end_time is None and len(self.events) < NOTED_MAX:
-            kept = {EXCEPTION_TYPE: attributes.get(EXCEPTION_TYPE)} if attributes and name == EXCEPTION else {}
+            kept = {EXCEPTION_TYPE: attributes[EXCEPTION_TYPE]} if attributes and EXCEPTION_TYPE in attributes else {}
             self.events.append(NamedEvent(name, kept))
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
@@ -91,14 +94,18 @@ class OwnSpan(trace.Span):
             self.name = name
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        code = status if isinstance(status, StatusCode) else status.status_code
-        if self.end_time is None and code is not StatusCode.UNSET and self.status.status_code is not StatusCode.OK:
+        code = status.status_code if isinstance(status, Status) else status
+        is_final = self.end_time is not None or self.status.status_code is StatusCode.OK
+        if not is_final and code in (StatusCode.OK, StatusCode.ERROR):
             self.status = Status(code)
 
     def end(self, end_time: int | None = None) -> None:
         if self.end_time is None:
             self.end_time = time.time_ns() if end_time is None else end_time
-            self._log.end(self._context, self)
+            try:
+                self._log.end(self._context, self)
+            except Exception:
+                logger.exception("The span %r was not kept", self.name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
@@ -158,7 +165,11 @@ class OwnTracer(trace.Tracer):
         if log is None:
             return _NOOP.start_span(name, context)
         options = SpanOptions(kind, attributes, links, start_time, record_exception, set_status_on_exception)
-        return begin_own(log, name, context, options)[0]
+        try:
+            return begin_own(log, name, context, options)[0]
+        except Exception:  # without the worker it would cost a body nothing: the API by itself looks at no argument
+            logger.exception("The span %r was not begun", name)
+            return _NOOP.start_span(name, context)
 
     def start_as_current_span(  # type: ignore[override]  # the API types it by a class that it does not make public
         self,

@@ -47,11 +47,15 @@ def find_log(context: Context | None) -> SpanLog | None:
     return log if isinstance(log, SpanLog) and not log.is_closed else None
 
 
-def watch_provider() -> None:
-    """Sees to it that spans are noticed, whatever provider the program has by now."""
-    provider = trace.get_tracer_provider()
-    if provider is not _watched.latest:
-        _watched.watch(provider)
+def watch_provider(provider: trace.TracerProvider | None = None) -> None:
+    """Has the spans that bodies make with a tracer provider sent with their attempts.
+
+    A worker does so itself for the one that `set_tracer_provider` was called with, whenever that was. Call it for any
+    other, which is handed to instrumentations by hand.
+    """
+    given = trace.get_tracer_provider() if provider is None else provider
+    if given is not _watched.latest:
+        _watched.watch(given)
 
 
 class StartedSpan(Ended, Protocol):
