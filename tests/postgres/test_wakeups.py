@@ -15,6 +15,7 @@ from tests.support.daemon import running
 from tests.support.definitions import cel, read
 from tests.support.flow import Flow, Lease, Run, claim, make_flow
 from tests.support.keys import make_key
+from tests.support.money import price, put_prices, usage, used
 from tests.support.stream import Stream
 from tests.support.wait import beside, eventually, moment
 
@@ -109,6 +110,19 @@ def test_a_key_revoked_at_one_daemon_ends_its_claims_at_the_other(two: tuple[Htt
     assert answer.status == 401 or answer.json["leases"] == []
     eventually(lambda: b.get("/v1/service").status == 200)
     eventually(lambda: Http(b.url, key.secret).get("/v1/service").status == 401, seconds=1)
+
+
+def test_prices_put_at_one_daemon_are_the_other_s_too(two: tuple[Http, Http]) -> None:
+    a, b = two
+    work = make_flow(a, read())
+    put_prices(a, price("m", "1"))
+
+    def priced() -> bool:
+        run, lease = work.begin()
+        Lease(b, lease.data).complete(usage=[usage("m", 5)]).expect(200)
+        return used(run)["cost"] is not None
+
+    eventually(priced, seconds=2, what="a table that both know")
 
 
 def test_a_claim_sent_again_to_the_other_daemon_gets_the_same_leases(two: tuple[Http, Http]) -> None:

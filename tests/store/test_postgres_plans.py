@@ -7,8 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepd.store.postgres import commits, definitions, lists, loading, queue, records, removal, tracing, upkeep, views
-from stepd.store.postgres.tables import EXECUTIONS
+from stepd.store.postgres import (
+    accounts,
+    commits,
+    definitions,
+    lists,
+    loading,
+    queue,
+    records,
+    removal,
+    tracing,
+    upkeep,
+    views,
+)
+from stepd.store.postgres.tables import CUT_USAGE, EXECUTIONS
 from tests.support import postgres
 
 BY_INDEX = {
@@ -42,6 +54,8 @@ BY_INDEX = {
     "forget claims": removal.FORGET_CLAIMS,
     "forget calls": removal.FORGET_CALLS,
     "forget lives": removal.FORGET_LIVES,
+    "forget usage": removal.FORGET_USAGE,
+    "newest prices": accounts.NEWEST,
     "due": upkeep.DUE,
     "next due": upkeep.NEXT_DUE,
     "errands": upkeep.STEP_ERRANDS,
@@ -60,6 +74,7 @@ WHILE_DECIDING = {
     "claims": loading.CLAIMS,
     "calls": loading.CALLS,
     "changed executions": EXECUTIONS.update,
+    "cut usage": CUT_USAGE,
     **{f"queue by {shape}": statement for shape, statement in queue.LOOKS.items()},
 }
 IN_ORDER = {

@@ -26,6 +26,8 @@ TABLES = [
     rows.VERSIONS,
     rows.WORKERS,
     rows.KEYS,
+    rows.USAGE,
+    rows.PRICES,
     rows.SIGN_INS,
 ]
 VERSIONS: Final = Path(stepd_migrations.__file__).parent / "versions"

@@ -11,6 +11,7 @@ import pytest
 from stepd.store.base import ExecutionFilter, Scope
 from stepd.store.records import AuditFilter
 from stepd.store.sqlite import (
+    accounts,
     definitions,
     lists,
     loading,
@@ -18,6 +19,7 @@ from stepd.store.sqlite import (
     queue,
     records,
     removal,
+    rows,
     signals,
     tracing,
     upkeep,
@@ -65,6 +67,9 @@ BY_KEY = {
     "forget calls": removal.FORGET_CALLS,
     "forget lives": removal.FORGET_LIVES,
     **{f"slice {number}": statement for number, (statement, _) in enumerate(removal.BELONGINGS)},
+    "forget usage": removal.FORGET_USAGE,
+    "cut usage": rows.CUT_USAGE,
+    "newest prices": accounts.NEWEST,
     "due attempts": upkeep.DUE_ATTEMPTS,
     "due steps": upkeep.DUE_STEPS,
     "due executions": upkeep.DUE_EXECUTIONS,
@@ -87,6 +92,7 @@ IN_ORDER = {
     "attempts of a trace": views.ATTEMPTS_AFTER,
     "spans": views.SPANS_AFTER,
     "correlated": signals.OPEN.format(tenants=" and tenant in (?)"),
+    "newest prices": accounts.NEWEST,
 }
 
 
