@@ -111,6 +111,15 @@ RESOLUTION = {
     "expected_revision": 1,
     "evidence": {"reference": "r", "reason": "because"},
 }
+PRICE = {
+    "model": "m",
+    "valid_from": "2026-01-01",
+    "input": 2.5,
+    "cache_read": "0.25",
+    "cache_write": None,
+    "output": 10,
+    "reasoning": "1e1",
+}
 BODIES: dict[str, tuple[str, str, Json]] = {
     "register_workflow": ("PUT", "/v1/workflows/{name}", DEFINITION),
     "start_execution": ("POST", "/v1/executions", START),
@@ -146,6 +155,7 @@ BODIES: dict[str, tuple[str, str, Json]] = {
     "use_version": ("POST", "/v1/workflows/{name}/current", {"version": "1"}),
     "simulate_workflow": ("POST", "/v1/workflows/{name}/simulate", SIMULATION),
     "resolve_execution": ("POST", "/v1/admin/executions/{execution}/resolve", RESOLUTION),
+    "put_prices": ("PUT", "/v1/admin/prices", {"currency": "USD", "prices": [PRICE]}),
     "create_key": ("POST", "/v1/admin/keys", {"name": "k", "scopes": ["read"], "tenants": ["t"]}),
 }
 EMPTY_BODIES = {"pause_execution", "resume_execution"}
