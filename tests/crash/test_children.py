@@ -4,6 +4,7 @@ from tests.crash.conftest import MakeDaemon
 from tests.support.client import Http
 from tests.support.definitions import cel, read
 from tests.support.flow import make_flow
+from tests.support.money import usage, used
 
 PARENTS = 6
 
@@ -22,7 +23,7 @@ def test_every_parent_has_one_child_and_each_hears_of_the_other_s_end(make_daemo
     assert sorted(parents.values()) == sorted(runs)
     given_up, *others = [(lease, lease.data["execution"]["id"]) for lease in leases]
     for lease, id_ in others:
-        lease.complete(id_).expect(200)
+        lease.complete(id_, usage=[usage("m", 5)]).expect(200)
     runs[parents[given_up[1]]].cancel().expect(202)
     daemon.kill()
     daemon.start()
@@ -31,6 +32,7 @@ def test_every_parent_has_one_child_and_each_hears_of_the_other_s_end(make_daemo
         assert run.until("completed")["output"] == id_
         assert run.event("child.started")["data"]["execution"] == id_
         assert run.event("child.ended")["data"]["execution"] == id_
+        assert used(run)["input_tokens"] == 5
     runs[parents[given_up[1]]].until("cancelled")
     assert http.get(f"/v1/executions/{given_up[1]}").expect(200)["status"] == "cancelled"
     assert len(child.list()["items"]) == PARENTS
