@@ -86,15 +86,18 @@ def test_a_claim_id_that_was_dealt_none_waits_anew(make_daemon: MakeDaemon) -> N
 
 def test_a_retry_and_a_scheduled_start_are_not_lost(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon().start()
-    work = flow_on(daemon, read(retry={"initial_seconds": 2, "factor": 1}))
-    run, lease = work.begin()
-    due = lease.fail("retryable").expect(200)["next_attempt_at"]
+    work = flow_on(daemon, read(retry={"initial_seconds": 0.5, "factor": 1}))
+    later, lease = work.begin()
+    due = lease.fail("retryable", retry_after=300).expect(200)["next_attempt_at"]
+    soon, lease = work.begin()
+    lease.fail("retryable").expect(200)
     far = work.start(start_at="2100-01-01T00:00:00Z")
     restart(daemon)
-    assert run.step()["next_attempt_at"] == due
-    assert run.view()["status"] == "waiting"
+    assert later.step()["next_attempt_at"] == due
+    assert later.view()["status"] == "waiting"
     assert far.view()["status"] == "scheduled"
-    assert work.claim_one(wait_seconds=10).attempt == 2
+    again = work.claim_one(wait_seconds=10)
+    assert (again.data["execution"]["id"], again.attempt) == (soon.id, 2)
 
 
 def test_waits_their_signals_and_sleeps_are_not_lost(make_daemon: MakeDaemon) -> None:
