@@ -179,7 +179,9 @@ def test_an_uncertain_item_is_resolved_by_its_index(flow: MakeFlow) -> None:
     work.claim_one().begin().fail("broken")
     view = run.until("reconciliation_required")
     assert (view["steps"][0]["status"], view["steps"][0]["items"]) == ("uncertain", {"uncertain": 1, "queued": 1})
-    run.resolve("resume", results=[{"step": "work", "index": 0, "outcome": "succeeded", "output": "A"}]).expect(200)
+    told = [{"step": "work", "index": 0, "outcome": "succeeded", "output": "A"}]
+    answer = run.resolve("resume", results=told).expect(200)
+    assert answer["standing_writes"] == run.view()["standing_writes"] == [{"step": "work", "index": 0}]
     lease = work.claim_one().begin()
     assert lease.data["index"] == 1
     lease.complete("B")

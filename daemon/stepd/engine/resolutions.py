@@ -41,6 +41,8 @@ class Resolved(msgspec.Struct, frozen=True):
     at: int
     operator: str
     replayed: bool = False
+    standing_items: tuple[tuple[str, int], ...] = ()
+    """Of the steps in ``standing_writes`` that have items or rounds, those whose write stands."""
 
 
 class KeyUsed(msgspec.Struct, frozen=True):

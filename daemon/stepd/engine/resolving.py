@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import assert_never
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from stepd.engine.closing import close
 from stepd.engine.commands import Conflict, Resolve
 from stepd.engine.control import audit
-from stepd.engine.model import Ledger
+from stepd.engine.model import NO_INDEX, Ledger
 from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
 from stepd.engine.resuming import resume_with
 from stepd.engine.standing import refresh_status, standing_writes
@@ -36,12 +37,14 @@ def resolve(work: Work, command: Resolve) -> Resolved | KeyUsed | Conflict | Unr
     if refused is not None:
         return refused
     refresh_status(work)
+    standing = standing_writes(work)
     answer = Resolved(
         execution_id=execution.id,
         status=execution.status,
         direction=execution.direction or "forward",
         revision=execution.revision,
-        standing_writes=tuple(standing_writes(work)),
+        standing_writes=tuple(standing),
+        standing_items=tuple(_standing_items(work, standing)),
         resolution_id=command.resolution_id,
         at=work.now,
         operator=command.actor.principal,
@@ -70,6 +73,12 @@ def _carry_out(work: Work, command: Resolve) -> Conflict | Unresolvable | None:
             return close(work, command, command.resolution)
         case _:
             assert_never(command.resolution)
+
+
+def _standing_items(work: Work, standing: Collection[str]) -> Iterator[tuple[str, int]]:
+    for row in work.rows():
+        if row.step in standing and row.index != NO_INDEX and row.standing_seq is not None:
+            yield row.step, row.index
 
 
 def _ledger_row(work: Work, command: Resolve, answer: Resolved) -> Ledger:

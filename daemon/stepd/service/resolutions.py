@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -80,11 +81,20 @@ def _reply(resolved: Resolved) -> Reply:
         status=cast(ExecutionStatus, resolved.status),
         direction=cast(Direction, resolved.direction),
         revision=resolved.revision,
-        standing_writes=[StandingWrite(step=step, index=None) for step in resolved.standing_writes],
+        standing_writes=list(_standing(resolved)),
         resolution=Resolution(id=resolved.resolution_id, at=format_time(resolved.at), operator=resolved.operator),
     )
     headers = (REPLAYED,) if resolved.replayed else ()
     return reply(200, answer, *headers)
+
+
+def _standing(resolved: Resolved) -> Iterator[StandingWrite]:
+    """Each item whose write stands, as a view has them."""
+    by_step: dict[str, list[int | None]] = {}
+    for step, index in resolved.standing_items:
+        by_step.setdefault(step, []).append(index)
+    for step in resolved.standing_writes:
+        yield from (StandingWrite(step=step, index=index) for index in by_step.get(step, [None]))
 
 
 # -- what is asked for ------------------------------------------------------------------------------------------------
