@@ -19,7 +19,7 @@ ANY_REST: Final = "*"
 """At the end of a model's name in a price: whatever follows."""
 
 
-class Line(msgspec.Struct):
+class Line(msgspec.Struct, omit_defaults=True):
     """What one model used, in five disjoint counts, and what that cost when it was first reported."""
 
     model: str
