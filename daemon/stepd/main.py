@@ -42,6 +42,7 @@ from stepd.telemetry.logs import set_up_logs
 from stepd.telemetry.metrics import Metrics
 from stepd.telemetry.tracing import make_exports
 from stepd.ui.routes import pages_of
+from stepd.ui.web import refusal_page
 
 DRAIN_LOOK_SECONDS: Final = 0.1
 
@@ -146,6 +147,7 @@ async def _start(settings: Settings, store: Store, listening: Listening, signals
         phase=phase,
         bounds=Bounds(settings.limits.request_bytes),
         hooks=observing,
+        refusal_page=refusal_page if settings.ui else None,
     )
     loops: list[Loop] = [pulse, keyring, prices, Lag(watching.metrics.lag.observe)]
     if settings.loops:

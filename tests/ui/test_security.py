@@ -155,7 +155,7 @@ def test_every_page_comes_with_what_protects_it(scene: Scene, path: str) -> None
 
 def test_another_tenants_execution_is_not_there(scene: Scene) -> None:
     run = make_flow(scene.admin, read()).start(tenant="a", correlation="only-a")
-    ours, theirs = scene.session("read", "operate", tenants=["a"]), scene.session("read", "operate", tenants=["b"])
+    ours, theirs = (scene.session("read", "operate", "execute", tenants=[one]) for one in "ab")
     path = f"/ui/executions/{run.id}"
     assert ours.get(path).status == 200
     assert run.id in ours.get("/ui").text

@@ -43,6 +43,10 @@ class Writer:
         await self.head(problem.status, [*(pair for pair in headers if pair[0] not in names), *more], body)
         await self.last(body)
 
+    async def reply(self, reply: Reply) -> None:
+        await self.reply_head(reply)
+        await self.last(reply.body)
+
     async def reply_head(self, reply: Reply) -> None:
         """Everything but the body, so that one can look once more whether the client is there."""
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers]

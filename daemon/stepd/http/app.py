@@ -1,7 +1,7 @@
 """Owns the path of a request: route, door, body, handler, answer; every way out of it is a whole answer or none."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Protocol
 
@@ -43,10 +43,21 @@ class Hooks(Protocol):
 
 
 class App:
-    """The ASGI application. `served` is what the handlers serve from."""
+    """The ASGI application. `served` is what the handlers serve from.
+
+    `refusal_page`: how a refusal looks to who asked for a page; None where there are none.
+    """
 
     def __init__(
-        self, routes: Iterable[Route], served: object, *, door: Door, phase: Phase, bounds: Bounds, hooks: Hooks
+        self,
+        routes: Iterable[Route],
+        served: object,
+        *,
+        door: Door,
+        phase: Phase,
+        bounds: Bounds,
+        hooks: Hooks,
+        refusal_page: Callable[[Refusal], Reply] | None = None,
     ) -> None:
         self._router = Router(routes)
         self._served = served
@@ -54,6 +65,7 @@ class App:
         self._phase = phase
         self._bounds = bounds
         self._hooks = hooks
+        self._refusal_page = refusal_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -149,7 +161,10 @@ class App:
         if not request.body_read and not too_slow and may_have_body(request.scope):
             request.body_read = await discard_body(request.receive, self._phase)
         writer.closing = self._closes(request)
-        await writer.problem(refusal.problem, *refusal.headers)
+        if self._refusal_page is not None and _is_of_page(request.scope):
+            await writer.reply(self._refusal_page(refusal))
+        else:
+            await writer.problem(refusal.problem, *refusal.headers)
 
     def _closes(self, request: "_Request") -> bool:
         """Whether the connection ends with this answer, and it has to be said: HTTP/2 has other words for that."""
@@ -173,6 +188,11 @@ class _Request:
     @property
     def name(self) -> str:
         return "none" if self.route is None else self.route.name
+
+
+def _is_of_page(scope: Scope) -> bool:
+    path: bytes = scope["raw_path"]
+    return path == b"/ui" or path.startswith(b"/ui/")
 
 
 def _failed() -> Refusal:

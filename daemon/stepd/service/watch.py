@@ -10,8 +10,8 @@ from typing import Final
 from stepd.service.base import Caller
 from stepd.store.base import Tell
 
-EVERYTHING: Final = ""
-"""In place of an execution's id: all of them."""
+CHANGES_MAX: Final = 1_000
+"""Executions that an onlooker is told of by their ids; of more it is told that there were some."""
 
 
 class Follower:
@@ -60,8 +60,44 @@ class Follower:
         self._changed.set()
 
 
+class Onlooker:
+    """One stream that hears of every execution that changes. Changes between two waits are not lost."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.ended = False
+        """Nothing more will be told: the daemon stops, or the key was revoked."""
+        self._ids: set[str] | None = set()
+        self._changed = asyncio.Event()
+
+    async def changes(self, seconds: float) -> frozenset[str] | None:
+        """The executions that changed since the last call, waited for at most ``seconds``; None: any may have."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return frozenset()
+        self._changed.clear()
+        ids, self._ids = self._ids, set()
+        return None if ids is None else frozenset(ids)
+
+    def tell(self, tell: Tell) -> None:
+        """Something was committed."""
+        if self._ids is not None:
+            self._ids.update(tell.executions)
+        if tell.everything or self._ids is None or len(self._ids) > CHANGES_MAX:
+            self._ids = None
+        if self._ids is None or self._ids:
+            self._changed.set()
+
+    def end(self) -> None:
+        """Ends the waiting for good."""
+        self.ended = True
+        self._changed.set()
+
+
 class Watch:
-    """All followers, by execution. ``tell`` is called once after each commit, on the loop.
+    """All followers, by execution, and all onlookers. ``tell`` is called once after each commit, on the loop.
 
     ``admits``: whether a caller is still to be told anything; whoever is not when it comes may not wait.
     """
@@ -69,6 +105,7 @@ class Watch:
     def __init__(self, admits: Callable[[Caller], bool] = lambda _: True) -> None:
         self._admits = admits
         self._followers: dict[str, set[Follower]] = {}
+        self._onlookers: set[Onlooker] = set()
         self._stopped = False
         self.streams = 0
         """Of those who follow, how many are streams."""
@@ -84,11 +121,22 @@ class Watch:
             self.streams -= 1
 
     @contextmanager
-    def follow(self, execution_id: str, caller: Caller) -> Iterator[Follower]:
-        """Follows an execution; begin before the first look at it, so that nothing falls between.
+    def look_on(self, caller: Caller) -> Iterator[Onlooker]:
+        """Hears of every change, for a stream; begin before the first look, so that nothing falls between."""
+        onlooker = Onlooker(caller)
+        if self._stopped or not self._admits(caller):
+            onlooker.end()
+        self._onlookers.add(onlooker)
+        self.streams += 1
+        try:
+            yield onlooker
+        finally:
+            self.streams -= 1
+            self._onlookers.discard(onlooker)
 
-        Who follows ``EVERYTHING`` hears that some execution has changed, and not which.
-        """
+    @contextmanager
+    def follow(self, execution_id: str, caller: Caller) -> Iterator[Follower]:
+        """Follows an execution; begin before the first look at it, so that nothing falls between."""
         follower = Follower(caller)
         if self._stopped or not self._admits(caller):
             follower.end()
@@ -100,10 +148,10 @@ class Watch:
 
     def tell(self, tell: Tell) -> None:
         """Wakes the followers of the executions that have new events, or all of them where that isn't known."""
+        for onlooker in self._onlookers:
+            onlooker.tell(tell)
         if not self._followers:
             return
-        for follower in self._followers.get(EVERYTHING, ()):
-            follower.look()
         if tell.everything:
             for follower in [one for followers in self._followers.values() for one in followers]:
                 follower.look()
@@ -116,6 +164,9 @@ class Watch:
         for follower in [one for followers in self._followers.values() for one in followers]:
             if match(follower.caller):
                 follower.end()
+        for onlooker in [*self._onlookers]:
+            if match(onlooker.caller):
+                onlooker.end()
 
     def stop(self) -> None:
         """Ends every waiting: the daemon stops."""
@@ -124,7 +175,7 @@ class Watch:
 
     def __len__(self) -> int:
         """How many calls are following."""
-        return sum(map(len, self._followers.values()))
+        return sum(map(len, self._followers.values())) + len(self._onlookers)
 
     def _forget(self, execution_id: str, follower: Follower) -> None:
         followers = self._followers[execution_id]

@@ -9,12 +9,15 @@ from typing import Final
 from stepd.engine.model import ENDED
 from stepd.http.table import Stream
 from stepd.service.answers import no_execution
-from stepd.service.watch import EVERYTHING
-from stepd.ui.web import Visit
+from stepd.service.watch import Follower, Onlooker
+from stepd.store.base import ExecutionFilter
+from stepd.ui.web import Visit, stays
 from stepd_protocol.limits import EVENT_STREAM_COMMENT_SECONDS
-from stepd_protocol.problems import Problem
+from stepd_protocol.problems import Problem, make_problem
 
-OPENING: Final = b": the page\n\n"
+STREAMS_MAX: Final = 500
+"""Open pages that one daemon tells at a time; the others are up to date when they are loaded."""
+OPENING: Final = b"retry: 1000\n\n"
 CHANGED: Final = b"data: changed\n\n"
 ENDED_NOW: Final = b"event: ended\ndata: ended\n\n"
 COMMENT: Final = b": still here\n\n"
@@ -29,29 +32,56 @@ async def of_execution(visit: Visit) -> Stream | Problem:
     standing = await visit.daemon.store.standing(execution_id, visit.caller.sees())
     if standing is None:
         return no_execution(execution_id)
-    return Stream(_changes(visit, execution_id, PAUSE_SECONDS))
+    return _full(visit) or Stream(_changes_of(visit, execution_id))
 
 
-async def of_all(visit: Visit) -> Stream:
-    """Changes of whatever execution."""
-    return Stream(_changes(visit, EVERYTHING, LIST_PAUSE_SECONDS))
+async def of_all(visit: Visit) -> Stream | Problem:
+    """Changes of whatever execution the visitor sees."""
+    return _full(visit) or Stream(_changes(visit))
 
 
-async def _changes(visit: Visit, followed: str, pause: float) -> AsyncIterator[bytes]:
-    """Ends with the execution, when the daemon stops, and when the key is revoked."""
+def _full(visit: Visit) -> Problem | None:
+    if visit.daemon.watch.streams < STREAMS_MAX:
+        return None
+    return make_problem("too_busy", f"this daemon has {STREAMS_MAX} streams open, which is all it holds")
+
+
+async def _changes_of(visit: Visit, execution_id: str) -> AsyncIterator[bytes]:
+    """Ends with the execution, when the daemon stops, and with the session or its key."""
     yield OPENING
-    with visit.daemon.watch.follow(followed, visit.caller) as follower:
-        if followed != EVERYTHING:
-            standing = await visit.daemon.store.standing(followed, visit.caller.sees())
-            if standing is None or standing.status in ENDED:
+    with visit.daemon.watch.stream(execution_id, visit.caller) as follower:
+        standing = await visit.daemon.store.standing(execution_id, visit.caller.sees())
+        if standing is None or standing.status in ENDED:
+            yield ENDED_NOW
+            return
+        while await _goes_on(visit, follower):
+            if not await follower.changed(EVENT_STREAM_COMMENT_SECONDS):
+                yield COMMENT
+                continue
+            if follower.status in ENDED:
                 yield ENDED_NOW
                 return
-        while not follower.ended:
-            if await follower.changed(EVENT_STREAM_COMMENT_SECONDS):
-                if follower.status in ENDED:
-                    yield ENDED_NOW
-                    return
-                yield CHANGED
-                await asyncio.sleep(pause)
-            elif not follower.ended:
-                yield COMMENT
+            yield CHANGED
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _changes(visit: Visit) -> AsyncIterator[bytes]:
+    """Ends when the daemon stops, and with the session or its key."""
+    yield OPENING
+    with visit.daemon.watch.look_on(visit.caller) as onlooker:
+        while await _goes_on(visit, onlooker):
+            ids = await onlooker.changes(EVENT_STREAM_COMMENT_SECONDS)
+            yield CHANGED if await _sees_one(visit, ids) else COMMENT
+            await asyncio.sleep(LIST_PAUSE_SECONDS)
+
+
+async def _sees_one(visit: Visit, ids: frozenset[str] | None) -> bool:
+    """Whether something changed that is there for the visitor; of what isn't, not even the time is told."""
+    scope = visit.caller.sees()
+    if ids is None or (ids and scope.tenants is None and scope.started_by is None):
+        return True
+    return bool(ids) and bool(await visit.daemon.store.executions(ExecutionFilter(ids=tuple(ids)), scope, 1))
+
+
+async def _goes_on(visit: Visit, waiting: Follower | Onlooker) -> bool:
+    return not waiting.ended and await stays(visit)

@@ -43,6 +43,7 @@ PAGES: Final = (
     _page("POST", "/ui/sign-in", "take_key", entry.take_key),
     _page("POST", "/ui/sign-out", "leave", opened(entry.leave)),
     _page("GET", "/ui/static/{name}", "static", entry.static),
+    _page("GET", "/ui/", "front", opened(entry.front)),
     _page("GET", "/ui", "executions", opened(listing.show, "list_executions")),
     _page("GET", "/ui/part", "executions_part", opened(listing.part, "list_executions")),
     _page("GET", "/ui/live", "executions_live", opened(live.of_all, "list_executions")),

@@ -13,7 +13,6 @@ from stepd.service.audit import row_of
 from stepd.service.base import Caller, Daemon
 from stepd.store.records import SignInRow
 
-COOKIE: Final = "stepd_session"
 SESSION_MS: Final = 12 * 3_600_000
 SECRET_LENGTH_MAX: Final = 1_000
 NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
@@ -26,9 +25,6 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui/audit", "Audit", ("admin",)),
 )
 """Each page of the navigation, and the scopes of which one must be had."""
-FAILURES_MAX: Final = 20
-"""Failed sign-ins within a minute, from everywhere, before all have to wait."""
-FAILURES_MS: Final = 60_000
 
 
 class Visitor(Struct, frozen=True):
@@ -46,22 +42,6 @@ class Visitor(Struct, frozen=True):
         return tuple((path, name) for path, name, scopes in NAVIGATION if any(may(scope) for scope in scopes))
 
 
-class Throttle:
-    """Counts failures, so that keys can't be guessed by the thousand."""
-
-    def __init__(self) -> None:
-        self._failures: list[int] = []
-
-    def is_closed(self, now_ms: int) -> bool:
-        """Whether there were too many within the last minute."""
-        self._failures = [at for at in self._failures if now_ms - at < FAILURES_MS]
-        return len(self._failures) >= FAILURES_MAX
-
-    def failed(self, now_ms: int) -> None:
-        """One more."""
-        self._failures.append(now_ms)
-
-
 async def sign_in(daemon: Daemon, secret: str, remote: str | None) -> str | None:
     """The cookie's value for the key with this secret; None where there is no such key. Raises StoreUnavailable."""
     caller = daemon.keyring.find(secret) if 0 < len(secret) <= SECRET_LENGTH_MAX else None
@@ -76,7 +56,7 @@ async def sign_in(daemon: Daemon, secret: str, remote: str | None) -> str | None
 
 async def visitor(daemon: Daemon, cookies: str | None, remote: str | None) -> Visitor | None:
     """Who the cookie stands for now; None where it stands for nobody. Raises StoreUnavailable."""
-    value = cookie_in(cookies)
+    value = cookie_in(daemon, cookies)
     row = None if value is None else await daemon.store.signed_in(_hash(value))
     if row is None or row.expires_at <= await daemon.store.now():
         return None
@@ -88,23 +68,28 @@ async def visitor(daemon: Daemon, cookies: str | None, remote: str | None) -> Vi
 
 async def sign_out(daemon: Daemon, cookies: str | None) -> None:
     """Ends the session. Raises StoreUnavailable."""
-    if (value := cookie_in(cookies)) is not None:
+    if (value := cookie_in(daemon, cookies)) is not None:
         await daemon.store.sign_out(_hash(value))
 
 
-def cookie_in(cookies: str | None) -> str | None:
+def cookie_in(daemon: Daemon, cookies: str | None) -> str | None:
     """The session's cookie among those of a request."""
     try:
-        morsel = SimpleCookie(cookies or "").get(COOKIE)
+        morsel = SimpleCookie(cookies or "").get(_name(daemon))
     except CookieError:
         return None
     return None if morsel is None else morsel.value
 
 
-def set_cookie(value: str, *, secure: bool) -> str:
+def set_cookie(daemon: Daemon, value: str, *, secure: bool) -> str:
     """The header that hands the cookie over; an empty value takes it back."""
     ends = "" if value else "; Max-Age=0"
-    return f"{COOKIE}={value}; Path=/ui; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "") + ends
+    return f"{_name(daemon)}={value}; Path=/ui; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "") + ends
+
+
+def _name(daemon: Daemon) -> str:
+    """The cookie's name, one a service: those on one host share their cookies, whatever their ports."""
+    return f"stepd_{daemon.service_id[-12:]}"
 
 
 def _hash(value: str) -> str:

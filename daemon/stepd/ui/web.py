@@ -13,13 +13,13 @@ from msgspec import Struct
 from stepd.http.call import Call
 from stepd.http.door import lacks_scope
 from stepd.http.handlers import Served
-from stepd.http.problems import Refusal
+from stepd.http.problems import RETRY_SECONDS, Refusal
 from stepd.http.routes import ROUTES
 from stepd.http.table import Handler, Stream
 from stepd.service.audit import note_refusal
 from stepd.service.base import Caller, Daemon, Reply
 from stepd.ui.render import HTML, render
-from stepd.ui.sessions import Visitor, visitor
+from stepd.ui.sessions import Visitor, cookie_in, visitor
 from stepd_protocol.problems import Problem, make_problem
 
 SIGN_IN: Final = "/ui/sign-in"
@@ -85,9 +85,7 @@ def opened(view: View, like: str | None = None) -> Handler:
     async def handle(served: Served, call: Call) -> Answered:
         who = await _who(served.daemon, call)
         if who is None:
-            return (
-                see(f"{SIGN_IN}?next={quote(call.target, safe='')}") if call.method in ("GET", "HEAD") else see(SIGN_IN)
-            )
+            return _turned_away(served.daemon, call)
         form = form_of(call)
         if call.method == "POST" and (fault := foreign(call) or _without_token(form, who)) is not None:
             return problem_page(fault, who)
@@ -105,10 +103,23 @@ def opened(view: View, like: str | None = None) -> Handler:
     return handle
 
 
-def problem_page(problem: Problem, who: Visitor | None) -> Reply:
+def problem_page(problem: Problem, who: Visitor | None, *headers: tuple[str, str]) -> Reply:
     """A problem as a page, with its own status."""
-    shown = msgspec.to_builtins(problem)
-    return html("problem.html", problem.status, problem=shown, visitor=who)
+    page = html("problem.html", problem.status, problem=msgspec.to_builtins(problem), visitor=who)
+    return Reply(page.status, page.body, (*page.headers, *headers))
+
+
+def refusal_page(refusal: Refusal) -> Reply:
+    """What was refused before it reached a page, in the look of one."""
+    headers = [(name.decode(), value.decode("latin-1")) for name, value in refusal.headers]
+    if refusal.problem.status == 503 and not headers:
+        headers = [("Retry-After", str(RETRY_SECONDS))]
+    return problem_page(refusal.problem, None, *headers)
+
+
+async def stays(visit: Visit) -> bool:
+    """Whether the visitor, let in long ago perhaps, is one still. Raises StoreUnavailable."""
+    return await _who(visit.daemon, visit.call) is not None
 
 
 def form_of(call: Call) -> dict[str, str]:
@@ -136,6 +147,17 @@ def inside(place: str) -> str:
     parts = urlsplit(place)
     is_own = not parts.scheme and not parts.netloc and (parts.path == "/ui" or parts.path.startswith("/ui/"))
     return place if is_own and place.isprintable() and "\\" not in place else "/ui"
+
+
+def _turned_away(daemon: Daemon, call: Call) -> Reply:
+    """Who is no visitor gets to where one signs in; whose session has ended is told so."""
+    is_look = call.method in ("GET", "HEAD")
+    if cookie_in(daemon, call.header(b"cookie")) is not None:
+        return html("sign_in.html", 401, next=call.target if is_look else "/ui", visitor=None, over=True)
+    if is_look and call.header(b"sec-fetch-site") == "cross-site":
+        # On the way from another site's link a browser leaves the cookie out: it shall come once more, from here.
+        return html("again.html", target=call.target)
+    return see(f"{SIGN_IN}?next={quote(call.target, safe='')}" if is_look else SIGN_IN)
 
 
 async def _who(daemon: Daemon, call: Call) -> Visitor | None:

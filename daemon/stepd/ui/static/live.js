@@ -19,7 +19,7 @@ export function follow(root) {
     try {
       const answer = await fetch(root.dataset.part, { headers: { accept: "text/html" }, redirect: "manual" });
       if (answer.ok) put(root, await answer.text(), written);
-      else if (answer.type === "opaqueredirect") location.reload();
+      else if (answer.type === "opaqueredirect" || answer.status === 401) location.reload();
     } catch {
       // The stream tells when the daemon is back.
     } finally {
@@ -31,24 +31,43 @@ export function follow(root) {
     }
   }
 
+  let source = null;
+
   function listen(isFirst) {
-    const source = new EventSource(root.dataset.live);
-    source.onopen = () => {
+    source?.close();
+    const stream = new EventSource(root.dataset.live);
+    source = stream;
+    stream.onopen = () => {
       root.dataset.state = "live";
       if (!isFirst) refresh();
+      isFirst = false;
     };
-    source.onmessage = refresh;
-    source.addEventListener("ended", () => {
-      source.close();
+    stream.onmessage = refresh;
+    stream.addEventListener("ended", () => {
+      stream.close();
       root.dataset.state = "ended";
       refresh();
     });
-    source.onerror = () => {
+    stream.onerror = () => {
+      if (root.dataset.state !== "away") refresh(); // whose session has ended sees it at once
       root.dataset.state = "away";
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(false), RETRY_MS);
-      else source.onopen = () => { root.dataset.state = "live"; refresh(); };
+      if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && resume(), RETRY_MS);
     };
   }
+
+  function resume() {
+    if (!document.hidden) {
+      refresh();
+      listen(false);
+    }
+  }
+
+  // A browser has few connections to one host: a page that nobody looks at holds none.
+  document.addEventListener("visibilitychange", () => {
+    if (root.dataset.state === "ended") return;
+    source?.close();
+    resume();
+  });
 
   listen(true);
 }
