@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -74,15 +75,16 @@ class Program:
             env=self.environment({"PYTHONUNBUFFERED": "1"}),
         )
 
-    def on_terminal(self, *arguments: str, columns: int = 120, rows: int = 40) -> Result:
-        """Runs it to its end on a terminal of its own."""
+    def on_terminal(self, *arguments: str, columns: int = 120, rows: int = 40, until: str | None = None) -> Result:
+        """Runs it to its end on a terminal of its own, or until it has shown something and is interrupted."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         env = self.environment({"TERM": "xterm-256color"})
         process = subprocess.Popen([STEPD, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         try:
-            seen = _read_to_end(ours)
+            seen = b"" if until is None else _read_until(ours, until, process)
+            seen += _read_to_end(ours)
             return Result(process.wait(SECONDS), seen.decode(errors="replace").replace("\r\n", "\n"))
         finally:
             process.kill()
@@ -93,6 +95,17 @@ class Program:
         own = {name: text for name, text in clean_environment().items() if name not in _TERMINAL}
         key = {} if self.key is None else {"STEPD_KEY": self.key}
         return own | {"STEPD_URL": self.url, "PYTHONUTF8": "1"} | key | dict(more or {})
+
+
+def _read_until(terminal: int, text: str, process: "subprocess.Popen[bytes]") -> bytes:
+    """What comes until the text has; then the program is interrupted, as by Ctrl-C."""
+    deadline, seen = time.monotonic() + SECONDS, b""
+    while text.encode() not in seen:
+        assert time.monotonic() < deadline, f"never shown: {text!r}; so far: {seen[-2000:]!r}"
+        if select.select([terminal], [], [], 0.5)[0]:
+            seen += os.read(terminal, 65536)
+    process.send_signal(signal.SIGINT)
+    return seen
 
 
 def _read_to_end(terminal: int) -> bytes:

@@ -37,8 +37,8 @@ def test_every_command_has_a_line_of_help_that_is_not_cut(stepd: Program) -> Non
     text = stepd("--help").expect(0).out
     commands = text[text.index("Commands:") :]
     names = (
-        "serve start ls show watch events signal publish cancel pause resume resolve workflows simulate usage prices "
-        "keys audit doctor"
+        "serve start ls show watch events top signal publish cancel pause resume resolve workflows simulate usage "
+        "prices keys audit doctor"
     )
     for command in names.split():
         assert f"\n  {command} " in commands

@@ -77,6 +77,23 @@ class Calls:
 
         `once`: the call can't be told from another one like it, so that it isn't sent again after it got no answer.
         """
+        answer = await self._ask_for_bytes(
+            method, path, body, query=query, headers=headers, read_seconds=read_seconds, once=once
+        )
+        return msgspec.json.decode(answer, type=Json) if answer else {}
+
+    async def _ask_for_bytes(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_seconds: float = READ_SECONDS,
+        once: bool = False,
+    ) -> bytes:
+        """The same for an answer that is no JSON."""
         content = None if body is None else msgspec.json.encode(body)
         target = path + query_text(query or {})
         patience = Patience(self.retry_seconds)
@@ -90,7 +107,7 @@ class Calls:
                     raise trouble from None
             else:
                 if 200 <= answer.status < 300:
-                    return msgspec.json.decode(answer.body, type=Json) if answer.body else {}
+                    return answer.body
                 trouble, retry_after = api_error(answer), answer.retry_after
                 if not is_no_answer(answer.status):
                     raise trouble

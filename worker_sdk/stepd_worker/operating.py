@@ -53,6 +53,11 @@ class OperatorCalls(Calls):
         return await self._ask("GET", "/v1/admin/keys", query={"limit": limit, "cursor": cursor})
 
     @call
+    async def metrics(self) -> str:
+        """The daemon's figures in Prometheus' text format. Raises ApiError where something in between refuses them."""
+        return (await self._ask_for_bytes("GET", "/metrics")).decode()
+
+    @call
     async def audit(
         self,
         *,

@@ -13,6 +13,7 @@ COMMANDS: Final = (
     "look",
     "watch",
     "events",
+    "top",
     "signal",
     "steer",
     "resolve",

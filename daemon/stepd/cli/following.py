@@ -153,10 +153,11 @@ class _Follower:
 
 def _endure(fault: StepdError, deadline: float, trouble: Trouble) -> None:
     """Says that the daemon is away; raises what can't pass, or has lasted too long."""
-    if not _may_pass(fault) or time.monotonic() > deadline:
+    if not may_pass(fault) or time.monotonic() > deadline:
         raise fault
     trouble(fault)
 
 
-def _may_pass(fault: StepdError) -> bool:
+def may_pass(fault: StepdError) -> bool:
+    """Whether the daemon is away, and may be back soon."""
     return isinstance(fault, Unreachable) or (isinstance(fault, ApiError) and is_no_answer(fault.status))
