@@ -100,6 +100,20 @@ async def test_usage_is_logged_with_the_attempt(shop: Shop) -> None:
     assert await sums(shop) == [(5, 5, 0, 1)], "two reports in one commit"
 
 
+async def test_an_attempt_counts_once_whatever_it_used_at_whatever_price(shop: Shop) -> None:
+    await shop.register()
+    await shop.start()
+    granted = await shop.claim_one()
+    await shop.store.submit(heartbeat(granted, reported=used(("m", 5), ("m", 6), ("n", 7))))
+    dearer = PriceTable(2, "USD", [Price("m", 0, (2_000_000,) * 5)])
+    await shop.store.submit(heartbeat(granted, reported=used(("m", 5), ("m", 6), ("n", 7), ("m", 8), prices=dearer)))
+    await work(shop, ("m", 9))
+    assert await sums(shop) == [(35, 36, 7, 2)]
+    assert await sums(shop, group_by=("model",)) == [("m", 28, 36, 0, 2), ("n", 7, 0, 7, 1)]
+    assert await sums(shop, model="m") == [(28, 36, 0, 2)]
+    assert await sums(shop, group_by=("step",), model="n") == [("only", 7, 0, 7, 1)]
+
+
 async def test_sums_are_grouped_in_order(shop: Shop) -> None:
     await shop.register()
     await shop.register("other", steps=[step("a")])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -95,10 +97,18 @@ def _set_usage(work: Work, attempt: Attempt, after: list[Line], table: PriceTabl
         setattr(execution, name, moved(getattr(execution, name), new - old))
     execution.cost_nano = moved(execution.cost_nano, _cost(after) - _cost(before))
     execution.unpriced_tokens = moved(execution.unpriced_tokens, _unpriced(after) - _unpriced(before))
-    work.changes.usage[attempt.id] = [_row(work, attempt, place, line) for place, line in enumerate(after)]
+    work.changes.usage[attempt.id] = list(_rows(work, attempt, merged(after)))
 
 
-def _row(work: Work, attempt: Attempt, place: int, line: Line) -> UsageRow:
+def _rows(work: Work, attempt: Attempt, lines: list[Line]) -> Iterator[UsageRow]:
+    """The attempt's lines as the log has them."""
+    seen: Counter[str] = Counter()
+    for place, line in enumerate(lines):
+        yield _row(work, attempt, line, place, seen[line.model])
+        seen[line.model] += 1
+
+
+def _row(work: Work, attempt: Attempt, line: Line, place: int, of_model: int) -> UsageRow:
     execution = work.execution
     return UsageRow(
         attempt_id=attempt.id,
@@ -120,6 +130,7 @@ def _row(work: Work, attempt: Attempt, place: int, line: Line) -> UsageRow:
         currency=None if line.cost is None else execution.currency,
         prices=line.prices,
         unpriced_tokens=capped(line.unpriced),
+        of_model=of_model,
     )
 
 

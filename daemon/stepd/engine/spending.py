@@ -64,6 +64,8 @@ class UsageRow(msgspec.Struct):
     currency: str | None
     prices: int | None
     unpriced_tokens: int
+    of_model: int
+    """Its place among the attempt's lines of this model: the first ones tell how many attempts used it."""
 
 
 NOTHING = Spent()

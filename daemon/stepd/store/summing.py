@@ -46,16 +46,16 @@ def usage_query(
     """The sums as a query, with ``?`` for its parameters."""
     lines, parameters = _lines(filter_, tenants, labels)
     names = [f"g{place}" for place in range(len(filter_.group_by))]
-    sums = ", ".join([*names, *SUMS])
+    sums = ", ".join([*names, *SUMS, _attempts(filter_)])
     if not names:
-        return f"select {sums} from ({lines}) as line", parameters
+        return f"select {sums} from ({lines}) as lines", parameters
     behind = ""
     if filter_.cursor is not None:
         behind = f"where ({', '.join(names)}) > ({places(filter_.cursor)})"
         named = zip(filter_.group_by, filter_.cursor, strict=True)
         parameters += [labels.value(str(value)) if name.startswith(LABEL) else value for name, value in named]
     listed = ", ".join(names)
-    statement = f"select {sums} from ({lines}) as line {behind} group by {listed} order by {listed} limit ?"
+    statement = f"select {sums} from ({lines}) as lines {behind} group by {listed} order by {listed} limit ?"
     return statement, [*parameters, limit]
 
 
@@ -65,7 +65,7 @@ def usage_sum(filter_: UsageFilter, values: Sequence[Any]) -> UsageSum:
     *halves, priced, attempts = values[groups:]
     pairs = zip(halves[::2], halves[1::2], strict=True)
     *counts, cost, unpriced = (capped((int(high or 0) << LOW_BITS) + int(low or 0)) for high, low in pairs)
-    return UsageSum(tuple(values[:groups]), tuple(counts), cost, unpriced, bool(priced), attempts)
+    return UsageSum(tuple(values[:groups]), tuple(counts), cost, unpriced, bool(priced), int(attempts))
 
 
 def kept(row: UsageRow) -> UsageRow:
@@ -84,8 +84,13 @@ def _halves(column: str) -> tuple[str, str]:
 SUMS: Final = (
     *(half for column in (*COUNTS, "cost", "unpriced") for half in _halves(column)),
     "max(priced)",
-    "count(distinct attempt_id)",
 )
+
+
+def _attempts(filter_: UsageFilter) -> str:
+    """How many attempts there are: each has one first line, and one first line of each model that it used."""
+    by_model = filter_.model is not None or "model" in filter_.group_by
+    return f"coalesce(sum(case when {'of_model' if by_model else 'line'} = 0 then 1 else 0 end), 0)"
 
 
 def _lines(filter_: UsageFilter, tenants: tuple[str, ...] | None, labels: Labels) -> tuple[str, list[Any]]:
@@ -106,7 +111,7 @@ def _lines(filter_: UsageFilter, tenants: tuple[str, ...] | None, labels: Labels
     )
     parameters += [filter_.currency] * len(money)
     where = _conditions(filter_, tenants, labels)
-    listed = ", ".join([*groups, "attempt_id", *COUNTS, *money])
+    listed = ", ".join([*groups, "line", "of_model", *COUNTS, *money])
     return f"select {listed} from usage {where}", [*parameters, *where.parameters]
 
 

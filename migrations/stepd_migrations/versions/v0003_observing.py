@@ -121,6 +121,7 @@ def _usage() -> None:
         nullable("currency", TEXT),
         nullable("prices", INT),
         column("unpriced_tokens", INT),
+        column("of_model", INT),
     )
     index("usage_at", "usage", "at")
 

@@ -55,7 +55,7 @@ class _Labels:
     """How PostgreSQL looks into labels; the driver writes and reads the marks."""
 
     def look(self, key: str) -> tuple[str, object]:
-        return "coalesce(convert_from(labels, 'UTF8')::json ->> ?::text, '')", key
+        return "coalesce(convert_from(labels, 'UTF8')::json ->> ?::text, '') collate \"C\"", key
 
     def value(self, text: str) -> object:
         return text
