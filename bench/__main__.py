@@ -11,7 +11,7 @@ from statistics import median
 from typing import NamedTuple
 from uuid import uuid4
 
-from bench import items, measures, standing
+from bench import items, measures, page, standing
 from bench.fill import fill
 from bench.processes import Served, daemon, floor
 from bench.table import Row, latency_row, publish, spread
@@ -75,7 +75,7 @@ async def run(plan: Plan) -> list[Row]:
     rows += await _standing(plan)
     if plan.ended:
         rows.append(await _with_ended(plan))
-    return rows
+    return rows + await _page(plan)
 
 
 async def _throughput(bare: Served, served: Served, steps: int, concurrency: int, count: int, plan: Plan) -> Row:
@@ -170,6 +170,20 @@ async def _standing(plan: Plan) -> list[Row]:
         Row(f"start to done beside {many} (floor: without)", spread(stand.beside), spread(stand.quiet)),
         Row(f"an event to its own of {count:,} that wait for its name", spread(stand.events)),
         Row(f"{count:,} sleeps that end at once", f"all over in {up.over:.1f} s; claims meanwhile {spread(up.claims)}"),
+    ]
+
+
+async def _page(plan: Plan) -> list[Row]:
+    """Loads of the page from a file with very many executions."""
+    executions, wide = int(100_000 * max(plan.scale, 0.1)), int(10_000 * plan.scale)
+    with tempfile.TemporaryDirectory(prefix="stepd-bench-") as name:
+        found = await page.loads(Path(name), executions, wide, max(50, int(300 * plan.scale)))
+    among = f"of {executions:,} executions"
+    return [
+        Row(f"the page: the list {among}, from its top", spread(found.first)),
+        Row(f"the page: the list {among}, of one workflow and status", spread(found.filtered)),
+        Row(f"the page: the list {among}, page after page", spread(found.deep)),
+        Row(f"the page: one execution over {wide:,} items", spread(found.wide)),
     ]
 
 

@@ -13,6 +13,7 @@ from bench.measures import post, seconds_of, session
 from bench.processes import Served, worker
 from bench.worker import workflow
 
+FAN_OUT = "fan-out"
 PAGE = 200
 WAIT_SECONDS = 240
 
@@ -30,9 +31,9 @@ async def fan_out(served: Served, items: int, concurrency: int, folder: Path) ->
     The tenth part of the items stands for a thousand where there are not ten thousand.
     """
     async with session() as client:
-        await _register(client, served.url, "fan-out")
-        with worker(served.url, "fan-out", concurrency, folder):
-            execution = await _run(client, served.url, "fan-out", list(range(items)))
+        await _register(client, served.url, FAN_OUT)
+        with worker(served.url, FAN_OUT, concurrency, folder):
+            execution = await _run(client, served.url, FAN_OUT, list(range(items)))
         ends = await _ends(client, served.url, execution)
     assert len(ends) == items, f"{len(ends)} of {items} items ended"
     part = items // 10
