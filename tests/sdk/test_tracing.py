@@ -84,6 +84,29 @@ def test_threads_and_pools_that_a_body_starts(program: Program) -> None:
     check_exported(program, result)
 
 
+class Sealed(threading.Thread):
+    """A thread whose `run` nobody may put something else in the place of."""
+
+    ran = False
+
+    @property
+    def run(self) -> Any:
+        return self._work
+
+    def _work(self) -> None:
+        Sealed.ran = True
+
+
+def test_a_thread_that_cannot_be_led_into_the_trace_runs_all_the_same(program: Program) -> None:
+    def body(ctx: Any, input: Any) -> None:
+        thread = Sealed()
+        thread.start()
+        thread.join()
+
+    traced(body)
+    assert Sealed.ran
+
+
 def test_work_in_a_shared_pool_belongs_to_who_hands_it_over(program: Program) -> None:
     def work(name: str) -> None:
         with API.start_as_current_span(name):

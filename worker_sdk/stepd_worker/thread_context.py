@@ -29,8 +29,7 @@ def inherit_in_threads(is_in_body: Callable[[], bool]) -> None:
     @functools.wraps(start)
     def start_in_context(thread: threading.Thread) -> None:
         if is_in_body():
-            run = functools.partial(_run, get_current(), thread.run)
-            thread.run = run  # type: ignore[method-assign]  # on the object, for classes with a `run` of their own too
+            _wrap_run(thread)
         start(thread)
 
     @functools.wraps(submit)
@@ -50,6 +49,14 @@ def inherit_in_threads(is_in_body: Callable[[], bool]) -> None:
         (ThreadPoolExecutor, "submit", submit_in_context),
     ):
         setattr(owner, name, wrapped)
+
+
+def _wrap_run(thread: threading.Thread) -> None:
+    run = functools.partial(_run, get_current(), thread.run)
+    try:
+        thread.run = run  # type: ignore[method-assign]  # on the object, for classes with a `run` of their own too
+    except AttributeError:
+        pass  # a class that lets nobody: its thread has no part in the trace
 
 
 def _run(context: Context, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

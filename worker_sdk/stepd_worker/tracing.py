@@ -20,12 +20,14 @@ from stepd_worker.thread_context import inherit_in_threads
 logger = logging.getLogger("stepd_worker")
 
 _LOG: Final = create_key("stepd-span-log")
+_SPAN: Final[str] = next(iter(set_span_in_context(trace.INVALID_SPAN, Context())))
+"""Under which key a context has its span: most bodies trace nothing, so that their context is made in one go."""
 
 
 def enter_trace(log: SpanLog) -> None:
     """Makes the lease's span the parent of what a body traces. Call it in the body's own context."""
     watch_provider()
-    attach(_under_lease(log, Context()))
+    attach(Context({_SPAN: NonRecordingSpan(log.lease_span), _LOG: log}))
 
 
 def context_of(log: SpanLog) -> Context:
