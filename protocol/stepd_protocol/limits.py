@@ -87,6 +87,7 @@ KEY_TENANTS_MAX: Final = 100
 
 # Prices
 PRICES_MAX: Final = 10_000
+BUDGET_COST_MAX: Final = 1_000_000_000  # units of the currency
 PRICE_MAX: Final = 1_000_000_000  # units of the currency for a million tokens
 
 # Reads

@@ -6,6 +6,7 @@ from heapq import heapify, heappop, heappush
 
 from stepd.engine import foreach, rounds
 from stepd.engine.activating import activate
+from stepd.engine.budgets import keeps_from_beginning
 from stepd.engine.definition import CompiledStep
 from stepd.engine.effort import Effort
 from stepd.engine.ending import conclude
@@ -38,7 +39,7 @@ def advance(work: Work, done: int | None = None) -> None:
             work.execution.due_at = work.now
             return
         ordinal = heappop(candidates)
-        if work.mark(ordinal) == "p" and _needs_met(work, steps[ordinal]):
+        if work.mark(ordinal) == "p" and _may_begin(work, steps[ordinal]):
             activate(work, steps[ordinal], environment, effort)
         elif work.mark(ordinal) in DONE_MARKS:
             continue
@@ -68,5 +69,7 @@ def _go_on(work: Work, compiled: CompiledStep, environment: Environment, effort:
     return rounds.go_on(work, compiled, environment, effort)
 
 
-def _needs_met(work: Work, compiled: CompiledStep) -> bool:
+def _may_begin(work: Work, compiled: CompiledStep) -> bool:
+    if keeps_from_beginning(work.execution, compiled):
+        return False
     return all(work.mark(need) in DONE_MARKS for need in compiled.needs)

@@ -66,6 +66,7 @@ def _faults(definition: Compiled, start: Start, exclusive: bool) -> list[tuple[s
 
 def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool) -> Execution:
     scheduled = start.start_at is not None and start.start_at > now
+    budget = definition.budget if start.budget is None else start.budget
     begins_at = start.start_at if scheduled and start.start_at is not None else now
     return Execution(
         id=start.id,
@@ -110,4 +111,6 @@ def _new_execution(definition: Compiled, start: Start, now: int, exclusive: bool
         parent_step=None if start.parent is None else start.parent.step,
         parent_index=None if start.parent is None else start.parent.index,
         depth=0 if start.parent is None else start.parent.depth,
+        budget_nano=budget.nano,
+        budget_tokens=budget.tokens,
     )

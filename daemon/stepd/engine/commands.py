@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from stepd.engine.definition_budget import Budget
 from stepd.engine.model import Attempt, Execution, Step
 from stepd.engine.pricing import PriceTable
 from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
@@ -67,6 +69,8 @@ class Start(msgspec.Struct, frozen=True):
     exclusive: bool | None
     traceparent: str | None
     parent: Parent | None = None
+    budget: Budget | None = None
+    """What it may use, in place of what its definition says; None for that."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -168,9 +172,12 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """End a pause."""
+    """End a pause, and change the bounds of the budget that are given."""
 
     actor: Actor
+    nano: int | None | UnsetType = UNSET
+    """None: without a bound."""
+    tokens: int | None | UnsetType = UNSET
 
 
 class Signal(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from stepd.engine.decisions import (
     decide_rules,
     read_decision,
 )
+from stepd.engine.definition_budget import Budget, read_budget
 from stepd.engine.definition_checks import Skeleton, read_skeleton
 from stepd.engine.definition_fields import Fields, shown
 from stepd.engine.definition_steps import CompiledStep, read_step
@@ -41,7 +42,7 @@ EXPRESSIONS_MAX = 3_000
 UPDATE_FIELDS = frozenset({"path", "value"})
 DEFINITION_FIELDS = frozenset(
     {"version", "description", "input_schema", "state_schema", "steps", "outcome", "updates", "output"}
-    | {"timeout_seconds", "on_restart", "on_failure", "exclusive", "retention_seconds"}
+    | {"timeout_seconds", "on_restart", "on_failure", "exclusive", "retention_seconds", "budget"}
 )
 NOT_IN_DIGEST = frozenset({"version", "description"})
 
@@ -72,6 +73,8 @@ class Compiled:
     output: Template | None
     finish_references: References
     """What `outcome`, `updates`, `output` and the check of the state read."""
+    budget: Budget = Budget()
+    """What an execution may use that isn't started with a budget of its own."""
 
 
 def compile_definition(name: str, raw: bytes, limits: Limits) -> Compiled | list[FieldFault]:
@@ -127,6 +130,7 @@ def _read(name: str, raw: bytes, top: Fields, skeleton: Skeleton) -> Compiled:
     timeout_ms = top.milliseconds_or_none("timeout_seconds")
     retention_ms = top.milliseconds_or_none("retention_seconds")
     input_schema, state_schema = top.schema("input_schema"), top.schema("state_schema")
+    budget = read_budget(top)
     hashed = _digest(top, skeleton)
     return Compiled(
         name=name,
@@ -146,6 +150,7 @@ def _read(name: str, raw: bytes, top: Fields, skeleton: Skeleton) -> Compiled:
         outcome=outcome,
         updates=updates,
         output=output if top.given.get("output") is not None else None,
+        budget=budget,
         finish_references=_finish_references(outcome, updates, output, state_schema),
     )
 

@@ -22,6 +22,7 @@ def begin_ending(work: Work, how: Literal["failing", "cancelling"], error: bytes
     """Begins the ending: nothing new starts, reads are fenced, writes in flight are asked to stop; then concludes."""
     execution = work.execution
     execution.status = how
+    execution.pause_reason = execution.paused_at = None
     execution.direction = "forward" if how == "failing" else "cancel"
     if error is not None:
         execution.error = error

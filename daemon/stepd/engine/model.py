@@ -116,6 +116,8 @@ class Execution(msgspec.Struct):
     """When the piece of its trace began that is not over; None while that is the first."""
     piece_before: int | None = None
     """When the piece before that one began."""
+    paused_at: int | None = None
+    """Since when it is paused."""
 
 
 class Step(msgspec.Struct):

@@ -17,6 +17,13 @@ PER_TOKENS: Final = 1_000_000
 """Prices are for so many tokens."""
 ANY_REST: Final = "*"
 """At the end of a model's name in a price: whatever follows."""
+NANO: Final = 1_000_000_000
+
+
+def units(nano: int) -> str:
+    """Nano-units as a number of whole units, digit for digit."""
+    whole, rest = divmod(nano, NANO)
+    return f"{whole}.{rest:09}".rstrip("0").rstrip(".")
 
 
 class Line(msgspec.Struct, omit_defaults=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from stepd.engine.budgets import keeps_from_beginning
 from stepd.engine.canonical import decode
 from stepd.engine.catching import succeed
 from stepd.engine.cel_bounds import Allowance
@@ -50,9 +51,12 @@ def go_on(work: Work, compiled: CompiledStep, environment: Environment, effort: 
     allowance = Allowance()
     if last is None or last.status not in ("pending", "succeeded"):
         return False
+    is_kept = keeps_from_beginning(work.execution, compiled)
     if last.status == "pending":
+        if is_kept:
+            return False
         row = _begin_again(work, compiled, last, environment, allowance)
-    elif (inner := _unless_over(work, compiled, last, tally, environment, allowance)) is not None:
+    elif (inner := _unless_over(work, compiled, last, tally, environment, allowance)) and not is_kept:
         take = partial(_take_next, work, compiled, before=last, inner=inner, allowance=allowance)
         row = _make_round(work, compiled, tally.total, take)
     else:

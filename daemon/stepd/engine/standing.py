@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepd.engine.budgets import BUDGET_EXCEEDED, is_used_up
 from stepd.engine.definition import CompiledStep
 from stepd.engine.model import ENDING, GOING, IN_FLIGHT, NO_INDEX, STATUS_GRAPH, Attempt, Execution, Parked, Step
 from stepd.engine.tally import OPEN, keep_tally, tally_of
@@ -173,9 +174,15 @@ def set_due(execution: Execution) -> None:
 
 
 def refresh_status(work: Work) -> None:
-    """Sets what the steps imply: ``queued`` until the first lease, then ``running`` or ``waiting`` (nothing active)."""
+    """Sets what the steps imply: ``queued`` until the first lease, then ``running`` or ``waiting`` (nothing active).
+
+    What has used up its budget is ``paused`` instead, so that no further lease is handed out.
+    """
     execution = work.execution
     if execution.status not in GOING:
+        return
+    if is_used_up(execution):
+        stop(work, BUDGET_EXCEEDED)
         return
     if execution.started_at is None:
         execution.status = "queued"
@@ -184,6 +191,16 @@ def refresh_status(work: Work) -> None:
     if status == "waiting" and execution.status != "waiting":
         work.emit("execution.waiting")
     execution.status = status
+
+
+def stop(work: Work, reason: str | None = None) -> None:
+    """Pauses the execution; ``reason`` where no operator asked for it."""
+    execution = work.execution
+    execution.status, execution.pause_reason, execution.paused_at = "paused", reason, work.now
+    set_due(execution)
+    work.park(Parked.FREE, Parked.PAUSED)
+    work.changes.ready = False
+    work.emit("execution.paused", data=None if reason is None else {"reason": reason})
 
 
 def revise(work: Work) -> None:

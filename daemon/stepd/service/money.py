@@ -5,18 +5,16 @@ from __future__ import annotations
 from msgspec import Raw
 
 from stepd.engine.model import Attempt, Execution
+from stepd.engine.pricing import units
 from stepd.engine.reports import read_lines
 from stepd.engine.spending import whole
 from stepd_protocol.executions import UsageTotal, UsageView
 from stepd_protocol.fields import NULL
 
-NANO = 1_000_000_000
-
 
 def amount(nano: int) -> Raw:
     """Nano-units as a number of whole units, digit for digit."""
-    units, rest = divmod(nano, NANO)
-    return Raw(f"{units}.{rest:09}".rstrip("0").rstrip(".").encode())
+    return Raw(units(nano).encode())
 
 
 def usage_total(execution: Execution) -> UsageTotal:

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
-from stepd.engine.pricing import ANY_REST, Price, PriceTable
+from stepd.engine.pricing import ANY_REST, NANO, Price, PriceTable
 from stepd.service.answers import out_of_reach, reply
 from stepd.service.audit import note_refusal, row_of
 from stepd.service.base import Answer, Caller, Daemon
 from stepd.service.decoding import FAULTS_MAX, BodyDecoder, invalid_request, shown
-from stepd.service.money import NANO, amount
+from stepd.service.money import amount
 from stepd.service.queries import Query, QueryReader, whole
 from stepd.store.accounts import PricesRow
 from stepd.store.base import Store

@@ -70,6 +70,7 @@ def _executions() -> tuple[sa.Column[Any], ...]:
         nullable("pause_reason", TEXT),
         _zero("usage_seq"),
         *_pieces(),
+        nullable("paused_at", INT),
     )
 
 
