@@ -13,6 +13,7 @@ from stepd_protocol.fields import (
     Seconds,
     SecondsOrZero,
     Time,
+    Tokens,
 )
 from stepd_protocol.limits import Limits
 from stepd_protocol.names import (
@@ -129,6 +130,13 @@ class Step(Request, frozen=True, kw_only=True):
     default: Template | UnsetType = UNSET
 
 
+class Budget(Request, frozen=True, kw_only=True):
+    """What an execution may use with its children; null for no bound. Tokens are all five counts, priced or not."""
+
+    cost: Annotated[float, Meta(ge=0, le=limits.BUDGET_COST_MAX)] | UnsetType | None = UNSET
+    tokens: Tokens | UnsetType | None = UNSET
+
+
 class Definition(Request, frozen=True, kw_only=True):
     """One version of a workflow, the body of `PUT /v1/workflows/{name}`."""
 
@@ -145,6 +153,7 @@ class Definition(Request, frozen=True, kw_only=True):
     on_failure: OnFailure | UnsetType = UNSET
     exclusive: bool | UnsetType = UNSET
     retention_seconds: Seconds | UnsetType | None = UNSET
+    budget: Budget | UnsetType | None = UNSET
 
 
 _EVERY_KIND: Final = frozenset({"id", "kind", "needs", "when", "output_schema", "catch", "manual_result"})

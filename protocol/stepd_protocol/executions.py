@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, field
 from stepd_protocol import limits
 from stepd_protocol.fields import (
     Answer,
+    Cost,
     Count,
     Id,
     Index,
@@ -17,6 +18,7 @@ from stepd_protocol.fields import (
     Request,
     ShortText,
     Time,
+    Tokens,
 )
 from stepd_protocol.leases import ErrorInfo, Usage
 from stepd_protocol.names import (
@@ -40,6 +42,13 @@ ORDERS: Final = ("newest", "oldest")
 INCLUDES: Final = ("attempts", "payloads")
 
 
+class Budget(Request, frozen=True, kw_only=True):
+    """What an execution may use with its children; null for no bound. Tokens are all five counts, priced or not."""
+
+    cost: Cost | UnsetType = UNSET
+    tokens: Tokens | UnsetType | None = UNSET
+
+
 class StartRequest(Request, frozen=True, kw_only=True):
     """Starts an execution; what is null or left out is the definition's or none."""
 
@@ -54,6 +63,14 @@ class StartRequest(Request, frozen=True, kw_only=True):
     start_at: Time | None = None
     on_restart: OnRestart | None = None
     exclusive: bool | None = None
+    budget: Budget | None = None
+    """Takes the place of the definition's as a whole."""
+
+
+class ResumeRequest(Request, frozen=True, kw_only=True):
+    """Ends a pause; the bounds of the budget that are given take the place of those that stand."""
+
+    budget: Budget | None = None
 
 
 class CancelRequest(Request, frozen=True, kw_only=True):
@@ -137,6 +154,20 @@ class UsageGroup(Answer, frozen=True, kw_only=True):
     currency: str | None
     unpriced_tokens: Count
     attempts: Count
+
+
+class BudgetView(Answer, frozen=True, kw_only=True):
+    """What an execution may use with its children; null where there is no bound."""
+
+    cost: Money
+    tokens: Count | None
+
+
+class PausedView(Answer, frozen=True, kw_only=True):
+    """Why an execution is paused, and since when."""
+
+    reason: Annotated[str, Meta(examples=["requested", "budget_exceeded"])]
+    since: Time | None
 
 
 class ExecutionError(Answer, frozen=True, kw_only=True):
@@ -243,6 +274,8 @@ class ExecutionSummary(Answer, frozen=True, kw_only=True):
     tenant: str | None
     labels: dict[str, str]
     usage: UsageTotal
+    budget: BudgetView | None
+    paused: PausedView | None
     standing_writes: list[StandingWrite]
     signals_not_taken: list[SignalNotTaken]
     blocked: BlockedView | None

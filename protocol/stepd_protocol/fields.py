@@ -38,6 +38,14 @@ SecondsOrZero: TypeAlias = Annotated[float, Meta(ge=0, le=limits.SECONDS_MAX)]
 
 JsonSchema: TypeAlias = dict[str, Any] | bool
 """A JSON Schema 2020-12 document."""
+Cost: TypeAlias = Annotated[
+    Raw,
+    Meta(
+        description="An amount of money in the currency of the prices, with nine decimals at most, read exactly; null "
+        "for no bound.",
+        extra_json_schema={"type": ["number", "null"], "minimum": 0, "maximum": limits.BUDGET_COST_MAX},
+    ),
+]
 Payload: TypeAlias = Raw | UnsetType
 """JSON that passes through as its own bytes; UNSET where it was left out."""
 

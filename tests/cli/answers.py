@@ -33,6 +33,8 @@ def summary(**changes: Any) -> dict[str, Any]:
         "tenant": None,
         "labels": {},
         "usage": USAGE,
+        "budget": None,
+        "paused": None,
         "standing_writes": [],
         "signals_not_taken": [],
         "blocked": None,

@@ -57,12 +57,14 @@ class Client(OperatorCalls):
         start_at: str | None = None,
         on_restart: str | None = None,
         exclusive: bool | None = None,
+        budget: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         traceparent: str | None = None,
     ) -> Json:
         """Starts an execution and returns its view; it is durable by then.
 
-        `input` is any JSON, also dataclasses and msgspec Structs; `start_at` an RFC 3339 time with an offset. The same
+        `input` is any JSON, also dataclasses and msgspec Structs; `start_at` an RFC 3339 time with an offset; `budget`
+        as `Workflow` takes it, in place of the definition's. The same
         `idempotency_key` with the same rest starts nothing new; left out, one is made, so that a lost answer starts
         nothing twice either. Raises ApiError: `not_found`, `invalid_input`, `occupied`, `idempotency_conflict`, others.
         """
@@ -76,6 +78,7 @@ class Client(OperatorCalls):
             "start_at": start_at,
             "on_restart": on_restart,
             "exclusive": exclusive,
+            "budget": budget,
         }
         body = {"workflow": workflow, "input": input, **only_given(given)}
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
@@ -215,9 +218,12 @@ class Client(OperatorCalls):
         return await self._ask("POST", execution_path(execution_id, "/pause"), {})
 
     @call
-    async def resume(self, execution_id: str) -> Json:
-        """Ends a pause. Raises ApiError `not_pausable`."""
-        return await self._ask("POST", execution_path(execution_id, "/resume"), {})
+    async def resume(self, execution_id: str, *, budget: Mapping[str, Any] | None = None) -> Json:
+        """Ends a pause. What `budget` gives, `cost`, `tokens` or both, takes the place of what stands (None: no bound).
+
+        Raises ApiError `not_pausable` where the budget is used up and isn't raised beyond what was used.
+        """
+        return await self._ask("POST", execution_path(execution_id, "/resume"), only_given({"budget": budget}))
 
     # --- The service
 

@@ -82,6 +82,15 @@ class WaitOptions(StepOptions, total=False):
     timeout_seconds: float | None
 
 
+class Budget(TypedDict, total=False):
+    """What an execution may use with its children before it is paused; None for no bound."""
+
+    cost: float | None
+    """In the currency of the daemon's prices; what has no price isn't counted."""
+    tokens: int | None
+    """Of all five counts, priced or not."""
+
+
 class WorkflowOptions(TypedDict, total=False):
     """What a definition may say besides its steps; what is left out is the daemon's default."""
 
@@ -96,6 +105,7 @@ class WorkflowOptions(TypedDict, total=False):
     on_failure: OnFailure
     exclusive: bool
     retention_seconds: float | None
+    budget: Budget | Mapping[str, Any]
 
 
 def cel(expression: str) -> dict[str, str]:

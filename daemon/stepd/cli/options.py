@@ -34,7 +34,21 @@ Input: TypeAlias = Annotated[
 ]
 State: TypeAlias = Annotated[str | None, typer.Option(help="Its first state: JSON, @file, or -.", show_default=False)]
 Version: TypeAlias = Annotated[str | None, typer.Option(help="A version; else the current one.", show_default=False)]
+BudgetCost: TypeAlias = Annotated[
+    float | None,
+    typer.Option(min=0, help="What it may cost with its children before it is paused.", show_default=False),
+]
+BudgetTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=0, help="Tokens it may use with its children before it is paused.", show_default=False),
+]
 ExecutionId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The execution's id.", show_default=False)]
+
+
+def budget_of(cost: float | None, tokens: int | None) -> dict[str, Any] | None:
+    """The bounds of a budget that are given; None where none is."""
+    given = {name: value for name, value in (("cost", cost), ("tokens", tokens)) if value is not None}
+    return given or None
 
 
 def read_json(text: str | None, option: str) -> "msgspec.Raw | None":

@@ -16,7 +16,7 @@ NAMED_MAX: Final = 5
 PAYLOAD_LENGTH: Final = 2_000
 SHORT_PAYLOAD_LENGTH: Final = 240
 
-_ENDING_ROWS: Final = frozenset({"error", "blocked", "writes that stand", "usage", "output"})
+_ENDING_ROWS: Final = frozenset({"error", "paused", "blocked", "writes that stand", "usage", "budget", "output"})
 _Json = Mapping[str, Any]
 
 
@@ -60,6 +60,8 @@ def detail_rows(view: _Json) -> Iterator[tuple[str, Cell]]:
         yield "direction", view["direction"]
     if view["error"]:
         yield "error", as_text(_error_text(view["error"]), "red")
+    if paused := view.get("paused"):
+        yield "paused", as_text(paused_text(paused), "yellow")
     if view["blocked"]:
         yield "blocked", as_text(blocked_text(view["blocked"]), "yellow")
     if view["standing_writes"] and view["status"] != "completed":
@@ -68,6 +70,8 @@ def detail_rows(view: _Json) -> Iterator[tuple[str, Cell]]:
         yield "signals not taken", shown(", ".join(one["name"] for one in view["signals_not_taken"]))
     if usage := usage_text(view["usage"]):
         yield "usage", usage
+    if budget := view.get("budget"):
+        yield "budget", budget_text(budget, view["usage"]["currency"])
     for name in ("input", "state", "outcome", "output"):
         if view[name] not in (None, {}):
             yield name, cut(json_for_people(view[name]), PAYLOAD_LENGTH)
@@ -99,6 +103,23 @@ def blocked_text(blocked: _Json) -> str:
     return shown(": ".join([blocked["code"], *(str(part) for part in said if part)]))
 
 
+def paused_text(paused: _Json) -> str:
+    """Why an execution is paused, since when, and what ends that."""
+    if paused["reason"] == "budget_exceeded":
+        why = "its budget is used up; stepd resume with a greater --budget-cost or --budget-tokens goes on"
+    else:
+        why = "somebody asked for it; stepd resume goes on"
+    return why if paused["since"] is None else f"since {time_text(paused['since'])}: {why}"
+
+
+def budget_text(budget: _Json, currency: str | None) -> str:
+    """What an execution may use with its children."""
+    parts = [] if budget["cost"] is None else [amount_text(budget["cost"], currency)]
+    if budget["tokens"] is not None:
+        parts.append(f"{budget['tokens']:,} tokens")
+    return " and ".join(parts)
+
+
 def usage_text(usage: _Json, *, short: bool = False) -> str:
     """The tokens that were used, by kind unless it is to be short, and what they cost; nothing where there are none."""
     counts = [(name.removesuffix("_tokens"), usage[name]) for name in usage if name.endswith("_tokens")]
@@ -127,6 +148,8 @@ def _attempt_parts(attempt: _Json) -> Iterator[Cell]:
 
 
 def _note(item: _Json) -> str:
+    if (item.get("paused") or {}).get("reason") == "budget_exceeded":
+        return "its budget is used up"
     if item["blocked"]:
         return cut(blocked_text(item["blocked"]), NOTE_LENGTH)
     return cut(failure_text(item["error"]), NOTE_LENGTH)

@@ -7,12 +7,15 @@ import typer
 from stepd.cli.exits import ENDING_EXIT_CODES
 from stepd.cli.options import (
     AsJson,
+    BudgetCost,
+    BudgetTokens,
     Input,
     Key,
     State,
     Url,
     Version,
     WorkflowName,
+    budget_of,
     check_time,
     read_json,
     read_object,
@@ -43,6 +46,8 @@ def start(
         str | None,
         typer.Option(metavar="TIME", help="Not before this time, like 2026-11-30T12:00:00Z.", show_default=False),
     ] = None,
+    budget_cost: BudgetCost = None,
+    budget_tokens: BudgetTokens = None,
     idempotency_key: Annotated[
         str | None,
         typer.Option(help="The same key with the same rest starts nothing new; else one is made.", show_default=False),
@@ -74,6 +79,7 @@ def start(
             labels=labels or None,
             priority=priority,
             start_at=start_at,
+            budget=budget_of(budget_cost, budget_tokens),
             idempotency_key=idempotency_key,
         )
         if not (json and wait):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepd.cli.exits import EXIT_CODES
-from stepd.cli.options import AsJson, ExecutionId, Key, Url
+from stepd.cli.options import AsJson, BudgetCost, BudgetTokens, ExecutionId, Key, Url, budget_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,12 +45,21 @@ def pause(id: ExecutionId, json: AsJson = False, url: Url = None, key: Key = Non
     _ask(lambda client: client.pause(id), as_json=json, url=url, key=key)
 
 
-def resume(id: ExecutionId, json: AsJson = False, url: Url = None, key: Key = None) -> None:
+def resume(
+    id: ExecutionId,
+    budget_cost: BudgetCost = None,
+    budget_tokens: BudgetTokens = None,
+    json: AsJson = False,
+    url: Url = None,
+    key: Key = None,
+) -> None:
     """End a pause.
 
+    Where the budget is used up it needs a greater one: the whole of what the execution may use, not what is added.
     Prints the execution's status.
     """
-    _ask(lambda client: client.resume(id), as_json=json, url=url, key=key)
+    budget = budget_of(budget_cost, budget_tokens)
+    _ask(lambda client: client.resume(id, budget=budget), as_json=json, url=url, key=key)
 
 
 def _ask(call: "Callable[[Client], dict[str, Any]]", *, as_json: bool, url: str | None, key: str | None) -> None:

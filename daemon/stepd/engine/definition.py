@@ -73,7 +73,7 @@ class Compiled:
     output: Template | None
     finish_references: References
     """What `outcome`, `updates`, `output` and the check of the state read."""
-    budget: Budget = Budget()
+    budget: Budget
     """What an execution may use that isn't started with a budget of its own."""
 
 

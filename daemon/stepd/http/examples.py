@@ -54,7 +54,7 @@ REQUESTS: Final[dict[str, Any]] = {
         "evidence": {"reference": "case 4711", "reason": "seen in the provider's ledger"},
     },
     "pause_execution": {},
-    "resume_execution": {},
+    "resume_execution": {"budget": {"cost": 7.5, "tokens": 2000000}},
     "use_version": {"version": "3"},
     "simulate_workflow": {
         "input": {"ticket": 4711},

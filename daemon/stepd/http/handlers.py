@@ -138,7 +138,7 @@ async def pause(served: Served, call: Call) -> Answer:
 
 
 async def resume(served: Served, call: Call) -> Answer:
-    return _surplus(call) or await executions.resume(served.daemon, call.caller, call.path[0])
+    return await executions.resume(served.daemon, call.caller, call.path[0], call.body)
 
 
 # -- workflows, workers, the service ----------------------------------------------------------------------------------

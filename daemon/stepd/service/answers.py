@@ -107,6 +107,8 @@ _CONFLICTS = {
 def conflict(found: Conflict) -> Problem:
     """409: a call of the management API that doesn't fit the execution's status."""
     detail = _CONFLICTS[found.code].format(id=found.execution_id, status=found.status)
+    if found.code == "not_pausable" and found.why is not None:
+        detail = f"execution {found.execution_id} cannot go on"
     return make_problem(
         found.code,
         detail if found.why is None else f"{detail}; {found.why}",

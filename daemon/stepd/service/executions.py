@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from stepd.engine.commands import Cancel, Command, Conflict, Done, InvalidInput, NotFound, Pause, Resume
 from stepd.service import views
 from stepd.service.answers import conflict, execution_ref, no_execution, no_workflow, reply
 from stepd.service.audit import actor_of, note_refusal, note_refused_change
 from stepd.service.base import Answer, Caller, Daemon, Reply
+from stepd.service.budgets import budget_faults, given_nano
 from stepd.service.decoding import BodyDecoder, invalid_request, summary
 from stepd.service.idempotency import key_fault, remember, replayed
 from stepd.service.starts import read_start
 from stepd.store.base import Begin, Decide, Started, UnknownWorkflow
 from stepd.store.keeping import KeyConflict, Replayed
-from stepd_protocol.executions import CancelRequest
+from stepd_protocol.executions import CancelRequest, ResumeRequest
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 
 START_TARGET = "POST /v1/executions"
 
 _CANCEL = BodyDecoder(CancelRequest)
+_RESUME = BodyDecoder(ResumeRequest, lambda request: budget_faults(request.budget))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,9 +65,14 @@ async def pause(daemon: Daemon, caller: Caller, execution_id: str) -> Answer:
     return await _change(daemon, caller, execution_id, "execution.pause", Pause(actor_of(caller)))
 
 
-async def resume(daemon: Daemon, caller: Caller, execution_id: str) -> Answer:
-    """Ends a pause: 202."""
-    return await _change(daemon, caller, execution_id, "execution.resume", Resume(actor_of(caller)))
+async def resume(daemon: Daemon, caller: Caller, execution_id: str, body: bytes = b"") -> Answer:
+    """Ends a pause: 202. Bounds of a budget that the body gives take the place of those that stand."""
+    request = _RESUME.decode(body or b"{}")
+    if isinstance(request, Problem):
+        return request
+    tokens = UNSET if request.budget is None else request.budget.tokens
+    command = Resume(actor_of(caller), given_nano(request.budget), tokens)
+    return await _change(daemon, caller, execution_id, "execution.resume", command)
 
 
 class _Accepted:

@@ -11,6 +11,7 @@ from stepd.ids import new_id
 from stepd.service.answers import out_of_reach, too_large
 from stepd.service.audit import actor_of
 from stepd.service.base import Caller
+from stepd.service.budgets import budget_faults, read_budget
 from stepd.service.decoding import BodyDecoder, invalid_request, shown
 from stepd.service.traces import read_traceparent
 from stepd_protocol.executions import StartRequest
@@ -50,6 +51,7 @@ def read_start(
         start_at=None if request.start_at is None else parse_time(request.start_at),
         on_restart=request.on_restart,
         exclusive=request.exclusive,
+        budget=read_budget(request.budget),
         traceparent=read_traceparent(traceparent),
     )
     return start, request.version
@@ -67,7 +69,7 @@ def _faults(request: StartRequest) -> list[FieldFault]:
         faults.append(FieldFault(path="/state", message="must be an object"))
     if request.exclusive and request.correlation is None:
         faults.append(FieldFault(path="/correlation", message="is needed by an exclusive execution"))
-    return faults
+    return faults + budget_faults(request.budget)
 
 
 _START = BodyDecoder(StartRequest, _faults, {"workflow": "x"})

@@ -25,6 +25,7 @@ from stepd.engine.model import (
 from stepd.engine.standing import stands
 from stepd.engine.tally import OPEN, tally_of
 from stepd.service.attempts import Moments, attempt_views, error_info
+from stepd.service.budgets import budget_view
 from stepd.service.lives import Work
 from stepd.service.money import usage_total
 from stepd.store.base import ExecutionRows
@@ -35,6 +36,7 @@ from stepd_protocol.executions import (
     ExecutionSummary,
     ExecutionView,
     ParentView,
+    PausedView,
     SignalNotTaken,
     StandingWrite,
     StepView,
@@ -151,11 +153,19 @@ def _common(execution: Execution, definition: Compiled) -> dict[str, Any]:
         "tenant": execution.tenant,
         "labels": _labels(execution.labels),
         "usage": usage_total(execution),
+        "budget": budget_view(execution),
+        "paused": _paused(execution),
         "created_at": format_time(execution.created_at),
         "started_at": time_or_null(execution.started_at),
         "ended_at": time_or_null(execution.ended_at),
         "parent": _parent(execution),
     }
+
+
+def _paused(execution: Execution) -> PausedView | None:
+    if execution.status != "paused":
+        return None
+    return PausedView(reason=execution.pause_reason or "requested", since=time_or_null(execution.paused_at))
 
 
 def _parent(execution: Execution) -> ParentView | UnsetType:

@@ -60,6 +60,10 @@ def _just(text: str) -> Callable[[Event, _Data], str]:
     return lambda event, data: text
 
 
+def _paused(event: Event, data: _Data) -> str:
+    return "paused: its budget is used up" if data.get("reason") == "budget_exceeded" else "paused"
+
+
 def _attempt(words: str) -> Callable[[Event, _Data], str]:
     return lambda event, data: f"attempt {event.get('attempt')} {words}{_on_worker(event)}"
 
@@ -146,7 +150,7 @@ _PHRASES: Final[Mapping[str, Callable[[Event, _Data], str]]] = {
     "execution.created": _just("created"),
     "execution.started": _just("started"),
     "execution.waiting": _just("waiting"),
-    "execution.paused": _just("paused"),
+    "execution.paused": _paused,
     "execution.unpaused": _just("goes on"),
     "execution.cancel_requested": _cancel_asked,
     "execution.cancelling": _just("is being cancelled"),
