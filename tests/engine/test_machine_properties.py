@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import UNSET, UnsetType
 
 from stepd.engine import commands as c
+from stepd.engine.budgets import is_used_up
 from stepd.engine.model import ENDED, GOING, NO_INDEX, Attempt, Step
 from stepd.engine.renewing import follows_items
 from stepd.engine.resolutions import Resolved, Result
@@ -36,7 +39,15 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
     definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
     if draw(st.booleans()):
         definition["timeout_seconds"] = draw(st.sampled_from([20, 200]))
+    if draw(st.booleans()):
+        definition["budget"] = {"tokens": draw(st.sampled_from([0, 1, 3, 6]))}
     return definition
+
+
+def used(tokens: int) -> c.Reported:
+    """A report of so many tokens; of none, no report."""
+    usage = msgspec.json.encode([{"model": "m", "output_tokens": tokens}])
+    return c.Reported(usage=usage if tokens else None)
 
 
 @st.composite
@@ -136,37 +147,42 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def claim(self) -> None:
-        self.live.claim()
+        granted = self.live.claim()
+        if granted is not None and is_used_up(self.live.execution):
+            undone = self.live.definition.steps[granted.step.ordinal].undoes
+            assert undone is not None, "a lease began although the budget is used up"
 
     def _attempt(self, data: st.DataObject) -> Attempt:
         return data.draw(st.sampled_from(list(self.live.attempts.values())))
 
     @precondition(lambda self: self.world is not None and self.world.attempts)
-    @rule(data=st.data(), started=st.booleans(), stale=st.booleans())
-    def heartbeat(self, data: st.DataObject, started: bool, stale: bool) -> None:
+    @rule(data=st.data(), started=st.booleans(), stale=st.booleans(), tokens=st.integers(0, 2))
+    def heartbeat(self, data: st.DataObject, started: bool, stale: bool, tokens: int) -> None:
         attempt = self._attempt(data)
-        before = attempt.expires_at
-        answer = self.live.heartbeat(attempt, started=started, fence=attempt.fence - stale)
+        before, fence = attempt.expires_at, attempt.fence - stale
+        answer = self.live.heartbeat(attempt, started=started, fence=fence, reported=used(tokens))
         if isinstance(answer, c.Refused):
             assert self.live.attempts[attempt.id].expires_at == before, "a refused heartbeat moved the lease"
         else:
             assert not stale
 
     @precondition(lambda self: self.world is not None and self.world.attempts)
-    @rule(data=st.data(), output=st.sampled_from([None, 1]), stale=st.booleans())
-    def complete(self, data: st.DataObject, output: Any, stale: bool) -> None:
+    @rule(data=st.data(), output=st.sampled_from([None, 1]), stale=st.booleans(), tokens=st.integers(0, 2))
+    def complete(self, data: st.DataObject, output: Any, stale: bool, tokens: int) -> None:
         attempt = self._attempt(data)
-        self._note(attempt, self.live.complete(attempt, output, {"k": output}, fence=attempt.fence - stale), stale)
+        fence, reported = attempt.fence - stale, used(tokens)
+        self._note(attempt, self.live.complete(attempt, output, {"k": output}, fence=fence, reported=reported), stale)
 
     @precondition(lambda self: self.world is not None and self.world.attempts)
     @rule(
         data=st.data(),
         class_=st.sampled_from(["retryable", "fatal", "declined", "interrupted", "unservable", "cancelled"]),
         effect=st.sampled_from([None, "none", "applied", "unknown", "absent"]),
+        tokens=st.integers(0, 2),
     )
-    def fail(self, data: st.DataObject, class_: str, effect: str | None) -> None:
+    def fail(self, data: st.DataObject, class_: str, effect: str | None, tokens: int) -> None:
         attempt = self._attempt(data)
-        self._note(attempt, self.live.fail(attempt, class_, effect), stale=False)
+        self._note(attempt, self.live.fail(attempt, class_, effect, reported=used(tokens)), stale=False)
 
     def _note(self, attempt: Attempt, answer: Any, stale: bool) -> None:
         if isinstance(answer, c.Told) and not answer.replayed:
@@ -194,9 +210,11 @@ class Life(RuleBasedStateMachine):
         if chance == 3:
             self.live.run(c.Pause(ACTOR))
 
-    @rule()
-    def resume(self) -> None:
-        self.live.run(c.Resume(ACTOR))
+    @rule(tokens=st.sampled_from([UNSET, UNSET, None, 0, 2, 5, 10]))
+    def resume(self, tokens: int | None | UnsetType) -> None:
+        before = self.live.execution.seq
+        if isinstance(self.live.run(c.Resume(ACTOR, tokens=tokens)), c.Conflict):
+            assert self.live.execution.seq == before, "a refusal changed something"
 
     @rule(chance=st.integers(0, 3))
     def restart(self, chance: int) -> None:
@@ -235,6 +253,19 @@ class Life(RuleBasedStateMachine):
         self.live.run(c.GiveBack(self._attempt(data).id))
 
     @invariant()
+    def nothing_goes_on_beyond_its_budget(self) -> None:
+        if self.world is not None and self.live.execution.status in GOING:
+            assert not is_used_up(self.live.execution)
+
+    @invariant()
+    def a_pause_says_since_when(self) -> None:
+        if self.world is not None:
+            execution = self.live.execution
+            is_paused = execution.status == "paused"
+            assert (execution.paused_at is not None) == is_paused
+            assert execution.pause_reason is None or is_paused
+
+    @invariant()
     def journal_tells_the_state(self) -> None:
         if self.world is None:
             return
@@ -251,7 +282,7 @@ class Life(RuleBasedStateMachine):
         """Left alone with an honest worker and an operator who knows, an execution ends."""
         if self.world is None:
             return
-        self.live.run(c.Resume(ACTOR))
+        self.live.run(c.Resume(ACTOR, nano=None, tokens=None))
         for patience in reversed(range(60)):
             while granted := self.live.claim():
                 self.live.heartbeat(granted.attempt, started=True)
