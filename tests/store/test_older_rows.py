@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import pytest
 
 from stepd.clock import Clock
+from stepd.engine import commands as c
+from stepd.engine.spending import whole
 from stepd.engine.work import Settings
 from stepd.store.postgres.store import PostgresStore
 from stepd_migrations import run
 from tests.store.backends import Backend, PostgresBackend, SqliteBackend
-from tests.store.shop import Shop, step
+from tests.store.shop import Shop, complete, step
 from tests.support.postgres import Database, cluster_database, wait_for
 
 STEPS = [step("read"), step("pay", effect="idempotent_write"), step("tell", effect="idempotent_write")]
@@ -92,3 +95,20 @@ async def test_a_write_that_had_succeeded_stands(shop: Shop, aged: Aged) -> None
     await shop.reopen()
     await shop.fail(granted, "fatal", effect="none")
     assert await shop.status(id_) == "reconciliation_required"
+
+
+async def test_tokens_from_before_there_were_prices_have_none(shop: Shop, aged: Aged) -> None:
+    await shop.register()
+    cases = ((3, 4), (2**53, 200), (0, 1))
+    ids = []
+    for tokens, lines in cases:
+        ids.append(await shop.start())
+        usage = [{"model": f"m{line}", "input_tokens": tokens, "output_tokens": tokens} for line in range(lines)]
+        granted = await shop.claim_one()
+        await shop.store.submit(complete(granted, reported=c.Reported(usage=msgspec.json.encode(usage))))
+    await shop.store.close()
+    aged.age("0002")
+    await shop.reopen()
+    for id_, (tokens, lines) in zip(ids, cases, strict=True):
+        spent = whole((await shop.view(id_)).execution)
+        assert (spent.unpriced_tokens, spent.cost_nano, spent.currency) == (2 * tokens * lines, 0, None)

@@ -19,7 +19,14 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 TABLES = ("prices", "usage", "sessions")
-TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens + output_tokens + reasoning_tokens"
+COUNTS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+MOST = 2**63 - 1
+EIGHTHS = " + ".join(f"{count} / 8" for count in COUNTS)
+UNPRICED = (
+    f"update executions set unpriced_tokens = case when {EIGHTHS} >= {MOST // 8} then {MOST} "
+    f"else {' + '.join(COUNTS)} end where {' or '.join(f'{count} > 0' for count in COUNTS)}"
+)
+"""What was used before there were prices has none; a sum stays within what a column holds."""
 REFUSED = ("update", "delete")
 """Changes of prices that triggers refuse."""
 
@@ -29,7 +36,7 @@ def upgrade() -> None:
     for table_, columns in (("executions", _executions()), ("steps", _steps()), ("attempts", _pieces())):
         for one in columns:
             op.add_column(table_, one)
-    op.execute(f"update executions set unpriced_tokens = {TOKENS} where {TOKENS} > 0")
+    op.execute(UNPRICED)
     # Spans that come by a trace id of the caller's must find its executions.
     is_given = sa.text("traceparent is not null")
     op.create_index(
