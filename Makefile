@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo serve test soak check bench fuzz openapi docs constraints clean
+.PHONY: help setup demo serve test soak screenshots check bench fuzz openapi docs constraints clean
 
 help: ## list the targets
 	@echo "Usage: make TARGET"
@@ -52,6 +52,9 @@ test: setup ## run all tests, a file at a time on three processes, for many test
 
 soak: setup ## run the long forms of the tests: long lives, many kills, big numbers
 	$(BIN)/python -m pytest -m soak --timeout 1800
+
+screenshots: setup ## draw the pictures of README anew, by the tests that drive the page
+	STEPD_DRAW_PICTURES=true $(BIN)/python -m pytest -q tests/ui/test_looks_in_browser.py -k pictures
 
 check: setup ## lint, format, types, import contracts, style, generated files
 	$(BIN)/ruff check .

@@ -87,19 +87,24 @@ class Viewer:
         assert self._faults == []
 
     def check_accessible(self) -> None:
-        """Fails where axe finds something serious on the page as it is now."""
-        found: list[dict[str, Any]] = Axe().run(self.page).response["violations"]
+        """Fails where axe finds something serious on the page as it is now; of its dark look, in what can be read."""
+        self._check_with_axe({})
+        self.page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        self._check_with_axe({"runOnly": ["color-contrast"]})
+
+    def check_narrow(self) -> None:
+        """Fails where the page is wider than the screen."""
+        wide, room = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= room, f"{self.page.url} is {wide} wide, on a screen of {room}"
+
+    def _check_with_axe(self, options: dict[str, Any]) -> None:
+        found: list[dict[str, Any]] = Axe().run(self.page, options=options).response["violations"]
         grave = [
             f"{one['id']}: {one['help']} at {', '.join(str(node['target'][0]) for node in one['nodes'][:3])}"
             for one in found
             if one["impact"] in GRAVE
         ]
         assert grave == [], f"{self.page.url}: {grave}"
-
-    def check_narrow(self) -> None:
-        """Fails where the page is wider than the screen."""
-        wide, room = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-        assert wide <= room, f"{self.page.url} is {wide} wide, on a screen of {room}"
 
     def _said(self, message: ConsoleMessage) -> None:
         provoked = any(f"status of {status}" in message.text for status in self.refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -11,11 +11,21 @@ from stepd.service import reads
 from stepd.service.base import Reply
 from stepd.ui.answers import content
 from stepd.ui.web import Answered, Visit, see
+from stepd.wording.shown import duration_text, seconds_between
 from stepd_protocol.names import EXECUTION_STATUSES
 from stepd_protocol.problems import Problem
+from stepd_protocol.times import format_time
 
 FILTERS: Final = ("workflow", "version", "status", "tenant", "correlation", "label", "created_after", "created_before")
+SPANS: Final = {
+    "hour": ("in the last hour", 3_600),
+    "day": ("in the last 24 hours", 86_400),
+    "week": ("in the last 7 days", 7 * 86_400),
+    "month": ("in the last 30 days", 30 * 86_400),
+}
+"""Times since which an execution was created: words, and seconds."""
 PAGE_ROWS: Final = 50
+_SPANS: Final = [(name, words) for name, (words, _) in SPANS.items()]
 
 
 async def show(visit: Visit) -> Answered:
@@ -35,19 +45,26 @@ async def _page(visit: Visit, fields: Mapping[str, str], template: str) -> Answe
     filters = {name: value for name in FILTERS if (value := fields.get(name, "").strip())}
     if fields.get("blocked"):
         filters["blocked"] = "true"
+    now = await visit.daemon.store.now()
+    since = fields.get("since", "") if fields.get("since", "") in SPANS else ""
+    shown = {**filters, "since": since} if since else filters
+    if since:
+        filters = {**filters, "created_after": format_time(now - SPANS[since][1] * 1000)}
     asked = [("cursor", fields["cursor"])] if fields.get("cursor") else list(filters.items())
     answer = await reads.list_executions(visit.daemon, visit.caller, [*asked, ("limit", str(PAGE_ROWS))])
     if isinstance(answer, Problem):
-        return _refused(visit, answer, filters) if template == "executions.html" else answer
+        return _refused(visit, answer, shown) if template == "executions.html" else answer
     found = content(answer)
-    following = None if found["next"] is None else urlencode({**filters, "cursor": found["next"]})
+    following = None if found["next"] is None else urlencode({**shown, "cursor": found["next"]})
     return visit.page(
         template,
         rows=found["items"],
         following=following,
-        filters=filters,
+        filters=shown,
         statuses=EXECUTION_STATUSES,
-        here=urlencode({**filters, **({"cursor": fields["cursor"]} if fields.get("cursor") else {})}),
+        spans=_SPANS,
+        took=lambda row: _took(row, format_time(now)),
+        here=urlencode({**shown, **({"cursor": fields["cursor"]} if fields.get("cursor") else {})}),
         is_first=not fields.get("cursor"),
     )
 
@@ -55,8 +72,19 @@ async def _page(visit: Visit, fields: Mapping[str, str], template: str) -> Answe
 def _refused(visit: Visit, problem: Problem, filters: Mapping[str, str]) -> Reply:
     """A filter that says nothing sensible: the page, with what is wrong with it."""
     return visit.page(
-        "executions.html", problem.status, rows=[], filters=filters, statuses=EXECUTION_STATUSES, refused=problem.detail
+        "executions.html",
+        problem.status,
+        rows=[],
+        filters=filters,
+        statuses=EXECUTION_STATUSES,
+        spans=_SPANS,
+        refused=problem.detail,
     )
+
+
+def _took(row: Mapping[str, Any], now: str) -> str:
+    """How long it took from its start, or has taken."""
+    return duration_text(seconds_between(row["started_at"], row["ended_at"] or now))
 
 
 async def _search(visit: Visit, text: str) -> Reply:

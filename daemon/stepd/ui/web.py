@@ -56,7 +56,7 @@ class Visit(Struct, frozen=True):
 
     def page(self, template: str, status: int = 200, **values: Any) -> Reply:
         """A page of this template; each knows who looks at it."""
-        return html(template, status, visitor=self.visitor, place=self.call.path, **values)
+        return html(template, status, visitor=self.visitor, place=self.call.target.partition("?")[0], **values)
 
 
 _OPERATIONS: Final = {route.name: route for route in ROUTES}
@@ -105,7 +105,7 @@ def opened(view: View, like: str | None = None) -> Handler:
 
 def problem_page(problem: Problem, who: Visitor | None, *headers: tuple[str, str]) -> Reply:
     """A problem as a page, with its own status."""
-    page = html("problem.html", problem.status, problem=msgspec.to_builtins(problem), visitor=who)
+    page = html("problem.html", problem.status, problem=msgspec.to_builtins(problem), visitor=who, place="")
     return Reply(page.status, page.body, (*page.headers, *headers))
 
 
