@@ -135,6 +135,12 @@ def test_each_item_is_retried_and_caught_by_itself() -> None:
     assert live.execution.status == "completed"
 
 
+def test_what_catches_a_step_as_a_whole_sees_no_item() -> None:
+    catch = [{"class": "expression_failed", "value": {"of": {"$cel": "item"}, "at": {"$cel": "index"}}}]
+    live = World({"steps": [each(catch=catch)], "output": {"$cel": "steps.each.output"}}, input={"items": 5})
+    assert (live.execution.status, live.payloads["output"]) == ("completed", b'{"of":null,"at":null}')
+
+
 def test_an_item_whose_input_does_not_fit_may_be_caught() -> None:
     schema = {"type": "integer"}
     live = world(each(input_schema=schema, catch=[{"class": "invalid_input", "value": None}]), items=["a", 1])

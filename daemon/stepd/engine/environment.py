@@ -10,6 +10,9 @@ from stepd.engine.model import NO_INDEX, Step, checkpoint_of, item_name, output_
 from stepd.engine.work import Work
 from stepd_protocol.times import format_time
 
+KEPT = frozenset({"input", "state"})
+"""What an execution has by itself; the others are an item's or a round's."""
+
 
 class CheckpointMismatch(Exception):
     """A stored output was not made for the step as it stands; ``step`` is its id."""
@@ -34,9 +37,9 @@ class Environment:
         return {"id": row.id, "correlation": row.correlation, "created_at": format_time(row.created_at)}
 
     def root(self, name: str) -> Any:
-        """``input``, ``state``, ``item``, ``index`` or ``last``."""
+        """``input``, ``state``, ``item``, ``index`` or ``last``; the last three are null where no item or round is."""
         if name not in self._roots:
-            raw = self._work.payload(name)
+            raw = self._work.payload(name) if name in KEPT else None
             self._roots[name] = None if raw is None else decode(raw)
         return self._roots[name]
 
