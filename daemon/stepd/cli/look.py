@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from stepd.cli import completing
 from stepd.cli.exits import EXIT_CODES
 from stepd.cli.options import AsJson, ExecutionId, Key, Url, check_time, read_pairs
 
@@ -21,10 +22,13 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(
-    workflow: Annotated[str | None, typer.Option(help="Of this workflow.", show_default=False)] = None,
+    workflow: Annotated[
+        str | None, typer.Option(help="Of this workflow.", show_default=False, autocompletion=completing.workflows)
+    ] = None,
     version: Annotated[str | None, typer.Option(help="On this version.", show_default=False)] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="In this status; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(help="In this status; may be repeated.", show_default=False, autocompletion=completing.statuses),
     ] = None,
     correlation: Annotated[str | None, typer.Option(help="With this correlation.", show_default=False)] = None,
     tenant: Annotated[str | None, typer.Option(help="Of this tenant.", show_default=False)] = None,

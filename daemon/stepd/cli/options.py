@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from stepd.cli import completing
 from stepd.cli.exits import NOT_FOUND, Ended
 from stepd.wording.shown import cut, shown
 
@@ -27,13 +28,19 @@ Key: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 WorkflowName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="WORKFLOW", help="The workflow's name.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="WORKFLOW", help="The workflow's name.", show_default=False, autocompletion=completing.workflows
+    ),
 ]
 Input: TypeAlias = Annotated[
     str | None, typer.Option(help="Its input: JSON, @file, or - for standard input.", show_default=False)
 ]
 State: TypeAlias = Annotated[str | None, typer.Option(help="Its first state: JSON, @file, or -.", show_default=False)]
-Version: TypeAlias = Annotated[str | None, typer.Option(help="A version; else the current one.", show_default=False)]
+Version: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="A version; else the current one.", show_default=False, autocompletion=completing.versions),
+]
 BudgetCost: TypeAlias = Annotated[
     float | None,
     typer.Option(min=0, help="What it may cost with its children before it is paused.", show_default=False),
@@ -42,7 +49,12 @@ BudgetTokens: TypeAlias = Annotated[
     int | None,
     typer.Option(min=0, help="Tokens it may use with its children before it is paused.", show_default=False),
 ]
-ExecutionId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The execution's id.", show_default=False)]
+ExecutionId: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="The execution's id.", show_default=False, autocompletion=completing.executions()
+    ),
+]
 
 
 def budget_of(cost: float | None, tokens: int | None) -> dict[str, Any] | None:

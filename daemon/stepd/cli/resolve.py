@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from stepd.cli import completing
 from stepd.cli.exits import EXIT_CODES, REFUSED, Ended
 from stepd.cli.options import AsJson, ExecutionId, Key, Url, read_json, read_object
 
@@ -33,15 +34,30 @@ def resolve(
     id: ExecutionId,
     succeeded: Annotated[
         list[str] | None,
-        typer.Option(metavar="STEP[=JSON]", help="It did happen, with this output (else null).", show_default=False),
+        typer.Option(
+            metavar="STEP[=JSON]",
+            help="It did happen, with this output (else null).",
+            show_default=False,
+            autocompletion=completing.steps,
+        ),
     ] = None,
     as_reported: Annotated[
         list[str] | None,
-        typer.Option(metavar="STEP", help="What its worker told too late is the truth.", show_default=False),
+        typer.Option(
+            metavar="STEP",
+            help="What its worker told too late is the truth.",
+            show_default=False,
+            autocompletion=completing.steps,
+        ),
     ] = None,
     absent: Annotated[
         list[str] | None,
-        typer.Option(metavar="STEP", help="It surely did not happen: it runs again.", show_default=False),
+        typer.Option(
+            metavar="STEP",
+            help="It surely did not happen: it runs again.",
+            show_default=False,
+            autocompletion=completing.steps,
+        ),
     ] = None,
     state: Annotated[
         list[str] | None,

@@ -4,11 +4,18 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from stepd.cli import completing
 from stepd.cli.exits import EXIT_CODES
 from stepd.cli.options import AsJson, ExecutionId, Key, Url, read_json
 
 Name: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of the event that is waited for.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The name of the event that is waited for.",
+        show_default=False,
+        autocompletion=completing.signals,
+    ),
 ]
 Payload: TypeAlias = Annotated[
     str | None,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from stepd.cli import completing
 from stepd.cli.exits import EXIT_CODES
 from stepd.cli.options import AsJson, Key, Url
 
@@ -39,8 +40,18 @@ def workflows(context: typer.Context, json: AsJson = False, url: Url = None, key
 
 
 def use(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.", show_default=False)],
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="A registered version.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="The workflow's name.", show_default=False, autocompletion=completing.workflows
+        ),
+    ],
+    version: Annotated[
+        str,
+        typer.Argument(
+            metavar="VERSION", help="A registered version.", show_default=False, autocompletion=completing.versions
+        ),
+    ],
     json: AsJson = False,
     url: Url = None,
     key: Key = None,
