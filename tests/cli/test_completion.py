@@ -48,6 +48,7 @@ def test_ids_workflows_versions_steps_and_signals_are_completed(real: Program, h
     assert offered(real, "signal", run.id, "") == ["approved"]
     assert offered(real, "resolve", run.id, "--absent", "ch") == ["charge"]
     assert offered(real, "watch", "no-such-id") == []
+    assert offered(real, "resolve", run.id[:34]) == [], "it is not in doubt"
 
 
 @pytest.mark.parametrize(

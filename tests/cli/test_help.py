@@ -1,7 +1,9 @@
 """The help: it documents the exit codes, and asking for it costs next to nothing."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +45,14 @@ def test_every_command_has_a_line_of_help_that_is_not_cut(stepd: Program) -> Non
     for command in names.split():
         assert f"\n  {command} " in commands
     assert "..." not in commands
+
+
+def test_the_readme_names_every_command(stepd: Program) -> None:
+    listed = re.findall(r"^  ([a-z]+)  +[A-Z]", stepd("--help").expect(0).out.partition("Commands:")[2], re.MULTILINE)
+    page = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`stepd [^|]*) \|", page[page.index("## The command line") :], re.MULTILINE)
+    named = [word for row in rows for word in re.findall(r"[a-z]+", row) if word != "stepd"]
+    assert sorted(named) == sorted(listed)
 
 
 def test_help_imports_nothing_that_takes_time() -> None:

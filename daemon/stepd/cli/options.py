@@ -55,6 +55,15 @@ ExecutionId: TypeAlias = Annotated[
         metavar="ID", help="The execution's id.", show_default=False, autocompletion=completing.executions()
     ),
 ]
+InDoubt: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The execution's id.",
+        show_default=False,
+        autocompletion=completing.executions("reconciliation_required"),
+    ),
+]
 
 
 def budget_of(cost: float | None, tokens: int | None) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ import typer
 
 from stepd.cli import completing
 from stepd.cli.exits import EXIT_CODES, REFUSED, Ended
-from stepd.cli.options import AsJson, ExecutionId, Key, Url, read_json, read_object
+from stepd.cli.options import AsJson, InDoubt, Key, Url, read_json, read_object
 
 VERIFICATIONS: Final = ("absent_verified", "compensated_verified", "accepted")
 NEEDS_IT: Final = "reconciliation_required"
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def resolve(
-    id: ExecutionId,
+    id: InDoubt,
     succeeded: Annotated[
         list[str] | None,
         typer.Option(
