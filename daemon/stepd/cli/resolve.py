@@ -23,6 +23,33 @@ ExpectedRevision: TypeAlias = Annotated[
 IdempotencyKey: TypeAlias = Annotated[
     str | None, typer.Option(help="The same key tells nothing twice; else one is made.", show_default=False)
 ]
+Succeeded: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP[=JSON]",
+        help="It did happen, with this output (else null).",
+        show_default=False,
+        autocompletion=completing.steps,
+    ),
+]
+AsReported: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP",
+        help="What its worker told too late is the truth.",
+        show_default=False,
+        autocompletion=completing.steps,
+    ),
+]
+Absent: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP",
+        help="It surely did not happen: it runs again.",
+        show_default=False,
+        autocompletion=completing.steps,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,33 +59,9 @@ def register(app: typer.Typer) -> None:
 
 def resolve(
     id: InDoubt,
-    succeeded: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STEP[=JSON]",
-            help="It did happen, with this output (else null).",
-            show_default=False,
-            autocompletion=completing.steps,
-        ),
-    ] = None,
-    as_reported: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STEP",
-            help="What its worker told too late is the truth.",
-            show_default=False,
-            autocompletion=completing.steps,
-        ),
-    ] = None,
-    absent: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STEP",
-            help="It surely did not happen: it runs again.",
-            show_default=False,
-            autocompletion=completing.steps,
-        ),
-    ] = None,
+    succeeded: Succeeded = None,
+    as_reported: AsReported = None,
+    absent: Absent = None,
     state: Annotated[
         list[str] | None,
         typer.Option(metavar="STEP=JSON", help="The state that a succeeded step left.", show_default=False),
