@@ -184,6 +184,16 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "ops",
             ((per_second("stepd_background_failures_total", "loop"), "{{loop}}"),),
         ),
+        Panel(
+            "Traces",
+            "Spans on their way to the collector, each second.",
+            "ops",
+            (
+                (per_second("stepd_trace_spans_exported_total"), "taken"),
+                (per_second("stepd_trace_spans_failed_total"), "not taken"),
+                (per_second("stepd_trace_spans_dropped_total"), "given up"),
+            ),
+        ),
         Panel("Memory", "Of each process.", "bytes", (('process_resident_memory_bytes{job="stepd"}', "{{instance}}"),)),
     ),
 }

@@ -50,6 +50,10 @@ COMES: Final[dict[str, dict[str, str]]] = {
     "StepdLoopFails": {'stepd_background_failures_total{loop="pulse"}': "0+1x40"},
     "StepdLoopStands": {'stepd_background_rounds_total{loop="pulse"}': "7x40"},
     "StepdErrors": {'stepd_http_requests_total{status="500"}': "0+1x40"},
+    "StepdTracesLost": {
+        'stepd_trace_spans_dropped_total{instance="a"}': "0+1x40",
+        'stepd_trace_spans_failed_total{instance="a"}': "0x40",
+    },
     "StepdKeysRefused": {'stepd_http_requests_total{status="401"}': "0+20x40"},
 }
 """For each alert, values at whole minutes that make it come within 40 of them."""
@@ -72,6 +76,8 @@ GOES_WELL: Final[dict[str, str]] = {
     'stepd_background_rounds_total{loop="pulse"}': "0+60x40",
     'stepd_http_requests_total{status="200"}': "0+9000x40",
     'stepd_http_requests_total{status="401"}': "0+1x40",
+    'stepd_trace_spans_dropped_total{instance="a"}': "0x40",
+    'stepd_trace_spans_failed_total{instance="a"}': "0x40",
 }
 
 
