@@ -23,6 +23,7 @@ from stepd_protocol.names import EXECUTION_STATUSES
 from stepd_protocol.problems import Problem
 
 if TYPE_CHECKING:
+    from stepd.service.otlp import Sent
     from stepd.telemetry.exporting import Exports
 
 WORKFLOWS_MAX = 100
@@ -54,6 +55,11 @@ class Watching:
         of = self.metrics.heartbeats_refused if call == "heartbeat" else self.metrics.settlements_refused
         of.labels(refused.reason).inc()
         self._lines.refused(call, refused)
+
+    def received(self, span: Sent) -> None:
+        """A worker exported a span that was not known before."""
+        if self.exports is not None:
+            self.exports.forward(span)
 
     def round_over(self, loop: str, well: bool) -> None:
         """A round of a background loop is over."""

@@ -13,6 +13,7 @@ TYPE_PREFIX: Final = "urn:stepd:problem:"
 
 ProblemCode: TypeAlias = Literal[
     "malformed_json",
+    "malformed_body",
     "invalid_last_event_id",
     "unauthenticated",
     "forbidden",
@@ -48,6 +49,7 @@ class ProblemKind(NamedTuple):
 
 PROBLEMS: Final[dict[ProblemCode, ProblemKind]] = {
     "malformed_json": ProblemKind(400, "The body is not JSON"),
+    "malformed_body": ProblemKind(400, "The body is not what it is said to be"),
     "invalid_last_event_id": ProblemKind(400, "Last-Event-ID names no event of this execution"),
     "unauthenticated": ProblemKind(401, "No valid key"),
     "forbidden": ProblemKind(403, "The key may not do this"),
@@ -62,7 +64,7 @@ PROBLEMS: Final[dict[ProblemCode, ProblemKind]] = {
     "not_resolvable": ProblemKind(409, "The execution cannot be resolved so"),
     "occupied": ProblemKind(409, "Another exclusive execution is open"),
     "payload_too_large": ProblemKind(413, "Too large"),
-    "unsupported_media_type": ProblemKind(415, "The body must be application/json"),
+    "unsupported_media_type": ProblemKind(415, "The body has a media type that is not taken"),
     "invalid_request": ProblemKind(422, "The request is not valid"),
     "invalid_definition": ProblemKind(422, "The definition is not valid"),
     "definition_conflict": ProblemKind(422, "The version stands with another definition"),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from tests.faults.figures import figures
 from tests.support.client import Http, Json
@@ -15,6 +16,7 @@ from tests.support.collector import Collector, collector
 from tests.support.daemon import Daemon, running
 from tests.support.definitions import read, sleep_step, write
 from tests.support.flow import Run, make_flow
+from tests.support.otlp import export, otlp_span
 from tests.support.wait import eventually, moment
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -221,3 +223,18 @@ def test_a_collector_out_of_order_holds_nothing_up(tmp_path: Path, fault: str) -
                 assert daemon.stop() == 0
                 assert time.monotonic() - began < 8
             assert "Traceback" not in daemon.output()
+
+
+def test_what_workers_export_is_sent_on_as_it_came(http: Http, collected: Collector) -> None:
+    flow = make_flow(http, read())
+    run, lease = flow.begin()
+    _, trace, above, _ = lease.data["traceparent"].split("-")
+    span = otlp_span(trace, above, name="chat", n=1)
+    span.events.append(OtlpSpan.Event(name="first token"))
+    leaf = otlp_span(trace, span.span_id.hex(), name="leaf")
+    assert export(http, leaf) == export(http, span) == export(http, leaf, span) == (0, "")
+    lease.complete().expect(200)
+    _, _, chat, below = collected.named(trace, flow.name, "work", "chat", "leaf")
+    assert (chat.parent, chat.attributes, chat.events) == (above, {"n": 1}, ["first token"])
+    assert below.parent == chat.span_id
+    assert len(http.get(f"{run.path}/spans").expect(200)["items"]) == 4

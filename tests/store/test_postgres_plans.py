@@ -42,6 +42,8 @@ BY_INDEX = {
     "spans": views.SPANS_AFTER,
     "attempts of spans": tracing.ATTEMPTS_OF_SPANS,
     "kept spans": tracing.KEPT,
+    "loose spans": tracing.LOOSE,
+    "how many loose spans": tracing.LOOSE_COUNT,
     "started in a trace": tracing.STARTED_IN_TRACE,
     "version": definitions.VERSION,
     "remembered": records.KEPT,

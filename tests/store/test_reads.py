@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from stepd.engine import commands as c
-from stepd.store.base import ExecutionFilter, QueueLine, Scope, SpanLine, Traced
+from stepd.engine.landings import DropLoose, KeepLoose, LandSpans, loose_key, loose_owner
+from stepd.store.base import Decide, ExecutionFilter, QueueLine, Scope, SpanLine, Traced
 from tests.store.shop import EVERYTHING, NOON, Shop, heartbeat, step
 
 
@@ -253,3 +254,30 @@ async def test_any_text_is_found_as_label_tenant_and_correlation(shop: Shop) -> 
         row = await shop.store.standing(id_, EVERYTHING)
         assert row is not None
         assert msgspec.json.decode(row.labels) == {"k": text}
+
+
+async def test_loose_spans_are_kept_moved_and_counted(shop: Shop) -> None:
+    await shop.register()
+    id_ = await shop.start()
+    held = await shop.claim_one()
+    store, attempt, mine = shop.store, held.attempt, loose_owner("hand")
+    above, below = loose_key("hand", "a" * 16), loose_key("other", None)
+
+    def span(digit: str) -> c.SpanReport:
+        return c.SpanReport(digit * 16, None, b"{}", None)
+
+    async def give(command: c.Command) -> Any:
+        return (await store.submit(Decide(command, execution_id=id_)))[0]
+
+    await give(KeepLoose(((above, span("1")), (above, span("2")), (below, span("3")))))
+    assert [line.key for line in await store.loose_spans(id_, [above])] == [(above, "1" * 16), (above, "2" * 16)]
+    assert [line.key for line in await store.loose_spans(id_, [above, below, "@"])][2:] == [(below, "3" * 16)]
+    assert (await store.loose_count(id_, mine, 10), await store.loose_count(id_, mine, 1)) == (2, 1)
+    landed = await give(LandSpans(attempt.id, "hand", c.Reported(spans=(span("1"),)), ((above, "1" * 16),)))
+    assert (landed.fresh, landed.beyond) == ({"1" * 16}, set())
+    assert await give(LandSpans(attempt.id, "another", c.Reported(spans=(span("4"),)))) == c.NotFound()
+    await give(DropLoose(((above, "2" * 16),)))
+    assert await store.loose_spans(id_, [above]) == []
+    lines = await store.spans(id_, ("", ""), 10)
+    assert [line.key for line in lines] == [(attempt.id, ""), (attempt.id, "1" * 16), (below, "3" * 16)]
+    assert [line.attempt is None for line in lines] == [False, False, True]

@@ -54,6 +54,8 @@ BY_KEY = {
     "spans": views.SPANS_AFTER,
     "attempt of a span": tracing.ATTEMPT_OF_SPAN,
     "kept spans": tracing.KEPT,
+    "loose spans": tracing.LOOSE,
+    "how many loose spans": tracing.LOOSE_COUNT,
     "started in a trace": tracing.STARTED_IN_TRACE,
     "occupied": operating.OCCUPANT,
     "remembered": records.KEPT,

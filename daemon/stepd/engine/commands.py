@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from stepd.engine.definition_budget import Budget
+from stepd.engine.landings import DropLoose, KeepLoose, Landed, LandSpans
 from stepd.engine.model import Attempt, Execution, Step
 from stepd.engine.pricing import PriceTable
 from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
@@ -289,6 +290,9 @@ Command: TypeAlias = (
     | ChildNews
     | ErrandDone
     | NewsTaken
+    | LandSpans
+    | KeepLoose
+    | DropLoose
 )
 
 
@@ -389,6 +393,7 @@ Answer: TypeAlias = (
     | Resolved
     | KeyUsed
     | Unresolvable
+    | Landed
     | None
 )
 

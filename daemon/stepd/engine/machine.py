@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from stepd.engine import commands as c
-from stepd.engine import control, kinship, leasing, recovery, resolving, settling, signals, sweeping
+from stepd.engine import control, kinship, landing, leasing, recovery, resolving, settling, signals, sweeping
 from stepd.engine.beginning import begin, exclusive_key
+from stepd.engine.landings import DropLoose, KeepLoose, LandSpans
 from stepd.engine.pieces import cut
 from stepd.engine.standing import refresh_status
 from stepd.engine.work import Work
@@ -69,5 +70,11 @@ def _dispatch(work: Work, command: c.Command) -> c.Answer:
             return kinship.errand_done(work, command)
         case c.NewsTaken():
             return kinship.news_taken(work, command)
+        case LandSpans():
+            return landing.land(work, command)
+        case KeepLoose():
+            return landing.keep_loose(work, command)
+        case DropLoose():
+            return landing.drop_loose(work, command)
         case _:
             assert_never(command)

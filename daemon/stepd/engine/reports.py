@@ -14,6 +14,9 @@ from stepd.engine.pricing import COUNTS, Line, PriceTable, capped, merged, moved
 from stepd.engine.spending import UsageRow
 from stepd.engine.work import Work
 
+SPANS_MAX = 10_000
+"""Spans that are kept of one attempt."""
+
 Spans: TypeAlias = dict[str, tuple[str | None, list[Line] | None]]
 """Of each span of an attempt its parent, and what itself used."""
 
@@ -56,6 +59,8 @@ def _take_spans(work: Work, attempt: Attempt, reported: Reported) -> list[Line]:
     table = _table(work.execution, reported)
     for span in reported.spans:
         fresh = span.span_id not in known
+        if fresh and len(known) >= SPANS_MAX:
+            continue
         work.changes.spans.append(SpanRow(attempt.id, span.span_id, span.body, fresh))
         before = known.get(span.span_id, (None, None))[1] or ()
         lines = None if span.usage is None else priced(read_lines(span.usage), table, work.now, before)

@@ -63,6 +63,7 @@ class Changes:
         "audit",
         "bulk",
         "created",
+        "dropped_spans",
         "events",
         "execution",
         "ledger",
@@ -92,6 +93,8 @@ class Changes:
         self.spans: list[SpanRow] = []
         self.usage: dict[str, list[UsageRow]] = {}
         """By attempt: what takes the place of its lines in the log of usage."""
+        self.dropped_spans: list[tuple[str, str]] = []
+        """By what they were kept under, and their ids."""
         self.ledger: list[Ledger] = []
         self.pieces: list[Told] = []
         """What of the trace is over; for those who follow traces, after the commit."""
@@ -114,6 +117,7 @@ class Changes:
             or self.payloads
             or self.signals
             or self.spans
+            or self.dropped_spans
             or self.audit
             or self.bulk
             or self.touched

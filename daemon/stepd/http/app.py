@@ -137,7 +137,7 @@ class App:
             return b"{}"
         if route.is_page:
             check_form(scope["headers"])
-        else:
+        elif not route.body_media_types:
             check_body(scope["headers"], body)
         return body
 

@@ -9,12 +9,14 @@ from msgspec import Struct
 from stepd.http.asgi import ClientGone
 from stepd.http.call import Call
 from stepd.http.departure import Departure
+from stepd.http.otlp import otlp_form
 from stepd.http.table import Stream
 from stepd.service import (
     auditing,
     executions,
     items,
     keys,
+    landing,
     prices,
     reads,
     resolutions,
@@ -114,6 +116,11 @@ async def events(served: Served, call: Call) -> Reply | Problem | Stream:
 async def list_items(served: Served, call: Call) -> Answer:
     execution_id, step = call.path
     return await items.items(served.daemon, call.caller, execution_id, step, call.query)
+
+
+async def take_traces(served: Served, call: Call) -> Answer:
+    media_type, encoding = otlp_form(call)
+    return await landing.take_traces(served.daemon, call.caller, call.body, media_type, encoding)
 
 
 async def spans(served: Served, call: Call) -> Answer:

@@ -122,7 +122,8 @@ class _Maker:
         media: Json = {"schema": self._schemas.of(route.body)}
         if (example := REQUESTS.get(route.name)) is not None:
             media["example"] = example
-        return {"required": route.body_required, "content": {"application/json": media}}
+        others: Json = {name: {"schema": {"type": "string", "format": "binary"}} for name in route.body_media_types}
+        return {"required": route.body_required, "content": {"application/json": media} | others}
 
     def _responses(self, route: Route) -> Json:
         responses: Json = {}

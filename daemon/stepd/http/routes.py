@@ -10,6 +10,7 @@ from stepd.http.shared import IDEMPOTENCY, REPLAYED, VIEW
 from stepd.http.signal_routes import SIGNAL_ROUTES
 from stepd.http.status_routes import STATUS_ROUTES
 from stepd.http.table import Parameter, Route, Success
+from stepd.http.trace_routes import TRACE_ROUTES
 from stepd.http.usage_routes import USAGE_ROUTES
 from stepd.settings import Settings
 from stepd_protocol import definitions, executions, leases, service, simulation
@@ -342,6 +343,7 @@ SERVICE_ROUTES: Final = (
 
 ROUTES: Final = (
     *WORKER_ROUTES,
+    *TRACE_ROUTES,
     *EXECUTION_ROUTES,
     *SIGNAL_ROUTES,
     *SERVICE_ROUTES,

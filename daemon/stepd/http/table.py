@@ -65,6 +65,8 @@ class Route(Struct, frozen=True, kw_only=True):
     body: Any = None
     """The wire type of the request's body; None: there is none."""
     body_required: bool = True
+    body_media_types: tuple[str, ...] = ()
+    """Where the body may be of other media types than JSON: the handler looks at it, and nobody before."""
     new_work: bool = False
     """Refused while the daemon is draining."""
     for_holders: bool = False

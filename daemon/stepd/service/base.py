@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepd.service.directory import Directory
     from stepd.service.dispatcher import Dispatcher
     from stepd.service.keyring import Keyring
+    from stepd.service.otlp import Sent
     from stepd.service.prices import Prices
     from stepd.service.watch import Watch
     from stepd.settings import Settings
@@ -67,12 +68,18 @@ class Telemetry(Protocol):
     def refused(self, call: WorkerCall, lease_id: str, refused: Refused) -> None:
         """A worker's call was refused."""
 
+    def received(self, span: Sent) -> None:
+        """A worker exported a span that was not known before."""
+
 
 class Silent:
     """Telemetry that keeps nothing."""
 
     def refused(self, call: WorkerCall, lease_id: str, refused: Refused) -> None:
         """Nobody wants to know."""
+
+    def received(self, span: Sent) -> None:
+        """Nor that."""
 
 
 class Daemon(msgspec.Struct):
@@ -90,4 +97,6 @@ class Daemon(msgspec.Struct):
     reads: ReadLog = msgspec.field(default_factory=ReadLog)
     simulating: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(1))
     """One simulation is computed at a time."""
+    reading: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(1))
+    """One export of traces is read at a time."""
     telemetry: Telemetry = msgspec.field(default_factory=Silent)

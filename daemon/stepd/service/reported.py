@@ -34,7 +34,7 @@ def read_report(
     reported = Reported(
         progress=kept_progress,
         usage=None if given is None else _encode(given),
-        spans=tuple(_span_report(span) for span in read),
+        spans=tuple(span_report(span) for span in read),
         prices=prices,
     )
     return reported, warnings
@@ -49,6 +49,7 @@ def _read_progress(limits: Limits, progress: Raw | UnsetType) -> tuple[bytes | N
     return raw, []
 
 
-def _span_report(span: Span) -> SpanReport:
+def span_report(span: Span) -> SpanReport:
+    """A span as the engine takes it."""
     usage = None if span.usage is None else _encode(span.usage)
     return SpanReport(span.span_id, span.parent_span_id, _encode(span), usage)

@@ -24,7 +24,7 @@ AT_ONCE = 200
 """Lines asked of the store at once: spans may be large, and a page ends by its size too."""
 
 
-_Under: TypeAlias = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16}|@[0-9a-f]{16})?$")]
+_Under: TypeAlias = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16}|@[0-9a-f]{16}:([0-9a-f]{16})?)?$")]
 
 
 class _Cursor(msgspec.Struct, frozen=True):

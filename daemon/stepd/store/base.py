@@ -296,6 +296,12 @@ class Store(Accounts, Protocol):
         kept under it, and those kept under none; by ``SpanLine.key``.
         """
 
+    async def loose_spans(self, execution_id: str, keys: Sequence[str]) -> list[SpanLine]:
+        """The spans of an execution that are kept under these keys, see ``engine.landings``."""
+
+    async def loose_count(self, execution_id: str, owner: str, limit: int) -> int:
+        """How many are kept under keys that begin so; no more are counted than ``limit``."""
+
     async def traced(self, trace_ids: Sequence[str], span_ids: Sequence[str], scope: Scope) -> Traced:
         """What is known of these traces and spans, in hex as on the wire; of executions in scope only."""
 

@@ -153,6 +153,8 @@ class Traced(msgspec.Struct, frozen=True):
     another's children."""
 
 
+BEHIND: Final = "~"
+"""Follows all that keys are made of."""
 TRACE_LOOK: Final = 100
 """So many executions of a caller's trace are looked through for those that are no children."""
 

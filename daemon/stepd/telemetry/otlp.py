@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope as PbScope
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource as PbResource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from stepd.service.otlp import KINDS, SPAN_ID_BYTES, TRACE_ID_BYTES, value_of
 from stepd_protocol.executions import SpanView
 
 SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -25,6 +30,7 @@ _KINDS: Final = {
     "producer": SpanKind.PRODUCER,
     "consumer": SpanKind.CONSUMER,
 }
+_CODES: Final = {1: StatusCode.OK, 2: StatusCode.ERROR}
 _STATUS: Final = {"unset": StatusCode.UNSET, "ok": StatusCode.OK, "error": StatusCode.ERROR}
 
 
@@ -45,6 +51,31 @@ def span_of(trace_id: str, view: SpanView, resource: Resource) -> ReadableSpan:
     )
 
 
+def original_span(original: bytes, of_resource: bytes, of_scope: bytes) -> ReadableSpan:
+    """A span that a worker exported, with all that it had: events and links too."""
+    span = Span.FromString(original)
+    scope = PbScope.FromString(of_scope)
+    trace_id, parent = span.trace_id.hex(), span.parent_span_id
+    return ReadableSpan(
+        name=span.name,
+        context=_context(trace_id, span.span_id.hex()),
+        parent=_context(trace_id, parent.hex()) if any(parent) else None,
+        resource=Resource(_given(PbResource.FromString(of_resource).attributes)),
+        attributes=_given(span.attributes),
+        events=[Event(event.name, _given(event.attributes), event.time_unix_nano) for event in span.events],
+        links=[
+            Link(_context(link.trace_id.hex(), link.span_id.hex()), _given(link.attributes))
+            for link in span.links
+            if len(link.trace_id) == TRACE_ID_BYTES and len(link.span_id) == SPAN_ID_BYTES
+        ],
+        kind=_KINDS[KINDS.get(span.kind, "internal")],
+        status=Status(_CODES.get(span.status.code, StatusCode.UNSET), span.status.message or None),
+        start_time=span.start_time_unix_nano,
+        end_time=span.end_time_unix_nano,
+        instrumentation_scope=InstrumentationScope(scope.name, scope.version),
+    )
+
+
 def daemon_resource(service: str) -> Resource:
     """Who tells of executions: what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, else the service's name."""
     own = Resource({"service.name": service, "service.version": version("stepd")})
@@ -59,6 +90,10 @@ def worker_resource(worker: str, instance: str) -> Resource:
 
 def _context(trace_id: str, span_id: str) -> SpanContext:
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=SAMPLED)
+
+
+def _given(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: value for pair in attributes if (value := _plain(value_of(pair.value))) is not None}
 
 
 def _plain(value: Any) -> Any:

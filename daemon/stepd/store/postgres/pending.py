@@ -18,6 +18,7 @@ from stepd.store.postgres.tables import (
     ATTEMPTS,
     AUDIT,
     CUT_USAGE,
+    DROP_SPANS,
     EVENTS,
     EXECUTIONS,
     IDEMPOTENCY,
@@ -53,6 +54,7 @@ class Pending:
         self._payloads: dict[tuple[str, str], bytes] = {}
         self._events: list[tuple[Any, ...]] = []
         self._spans: dict[tuple[str, str, str], bytes] = {}
+        self._dropped_spans: set[tuple[str, str, str]] = set()
         self._signals: dict[tuple[str, int], Signal] = {}
         self._audit: list[Audit] = []
         self._ledger: list[Ledger] = []
@@ -74,7 +76,11 @@ class Pending:
         for name, body in changes.payloads.items():
             self._payloads[(id_, name)] = body
         self._events += [(id_, *astuple(event)) for event in changes.events]
+        for dropped in changes.dropped_spans:
+            self._spans.pop((id_, *dropped), None)
+            self._dropped_spans.add((id_, *dropped))
         for span in changes.spans:
+            self._dropped_spans.discard((id_, span.attempt_id, span.span_id))
             self._spans[(id_, span.attempt_id, span.span_id)] = span.body
         for number, signal in changes.signals.items():
             self._signals[(id_, number)] = signal
@@ -117,6 +123,7 @@ class Pending:
             (ATTEMPTS.upsert, ATTEMPTS.lists(self._attempts.values())),
             (UPSERT_PAYLOADS, columns([(*key, body) for key, body in self._payloads.items()])),
             (EVENTS.insert, columns(self._events)),
+            (DROP_SPANS, columns(sorted(self._dropped_spans))),
             (UPSERT_SPANS, columns([(*key, body) for key, body in self._spans.items()])),
             (SIGNALS.upsert, SIGNALS.lists(self._signals.values())),
             (AUDIT.insert, AUDIT.lists(self._audit)),

@@ -176,6 +176,12 @@ class PostgresStore:
     async def spans(self, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
         return await self._read(lambda session: views.spans(session, execution_id, after, limit))
 
+    async def loose_spans(self, execution_id: str, keys: Sequence[str]) -> list[SpanLine]:
+        return await self._read(lambda session: tracing.loose_spans(session, execution_id, keys))
+
+    async def loose_count(self, execution_id: str, owner: str, limit: int) -> int:
+        return await self._read(lambda session: tracing.loose_count(session, execution_id, owner, limit))
+
     async def traced(self, trace_ids: Sequence[str], span_ids: Sequence[str], scope: Scope) -> Traced:
         now = await self.now()
         return await self._read(lambda session: tracing.traced(session, trace_ids, span_ids, scope, now))

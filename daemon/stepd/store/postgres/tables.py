@@ -107,6 +107,10 @@ CUT_USAGE: Final = (
     "where u.attempt_id = w.attempt_id and u.line >= w.lines"
 )
 """Takes away the lines of attempts that have fewer now."""
+DROP_SPANS: Final = (
+    f"delete from spans using {unnested('text[]', 'text[]', 'text[]')} as dropped (execution, attempt, span) "
+    "where execution_id = dropped.execution and attempt_id = dropped.attempt and span_id = dropped.span"
+)
 INSERT_LABELS: Final = (
     "insert into labels (key, value, created_at, execution_id) "
     f"select * from {unnested('text[]', 'text[]', 'bigint[]', 'text[]')}"

@@ -9,7 +9,7 @@ from stepd.engine.model import Attempt, Execution
 from stepd.ids import attempts_near
 from stepd.store.postgres.connections import Session
 from stepd.store.postgres.tables import ATTEMPTS, EXECUTIONS
-from stepd.store.reads import TRACE_LOOK, Scope, Traced, own_execution
+from stepd.store.reads import BEHIND, TRACE_LOOK, Scope, SpanLine, Traced, own_execution
 from stepd.store.scope import sees
 
 ATTEMPTS_OF_SPANS: Final = (
@@ -21,6 +21,14 @@ SOME_ATTEMPTS: Final = f"{ATTEMPTS.select} where id = any($1::text[])"
 KEPT: Final = (
     "select execution_id, attempt_id, span_id from spans where span_id = any($1::text[]) "
     "order by execution_id, attempt_id, span_id"
+)
+LOOSE: Final = (
+    "select attempt_id, span_id, body from spans where execution_id = $1 and attempt_id = any($2::text[]) "
+    "order by attempt_id, span_id"
+)
+LOOSE_COUNT: Final = (
+    "select count(*) from (select 1 from spans where execution_id = $1 and attempt_id >= $2 and attempt_id < $3 "
+    "limit $4) as traced"
 )
 STARTED_IN_TRACE: Final = (
     f"select * from ({EXECUTIONS.select} where traceparent is not null and substr(traceparent, 4, 32) = $1 "
@@ -45,6 +53,18 @@ async def traced(session: Session, trace_ids: Sequence[str], span_ids: Sequence[
     seen = {id_: execution for id_, execution in executions.items() if sees(scope, execution)}
     ids = {trace_id: [each.id for each in found if each.id in seen] for trace_id, found in of_trace.items()}
     return Traced(attempts, kept, seen, ids)
+
+
+async def loose_spans(session: Session, execution_id: str, keys: Sequence[str]) -> list[SpanLine]:
+    """What is kept under these keys."""
+    found = await session.fetch(LOOSE, execution_id, list(keys))
+    return [SpanLine(key, span_id, None, body) for key, span_id, body in found]
+
+
+async def loose_count(session: Session, execution_id: str, owner: str, limit: int) -> int:
+    """How many there are at least."""
+    (count,) = await session.fetchrow(LOOSE_COUNT, execution_id, owner, owner + BEHIND, limit)
+    return int(count)
 
 
 async def _attempts_of(session: Session, span_ids: Sequence[str], now: int) -> dict[str, Attempt]:

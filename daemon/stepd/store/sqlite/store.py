@@ -186,6 +186,12 @@ class SqliteStore:
     async def spans(self, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
         return await self.reader.run(lambda connection: views.spans(connection, execution_id, after, limit))
 
+    async def loose_spans(self, execution_id: str, keys: Sequence[str]) -> list[SpanLine]:
+        return await self.reader.run(lambda connection: tracing.loose_spans(connection, execution_id, keys))
+
+    async def loose_count(self, execution_id: str, owner: str, limit: int) -> int:
+        return await self.reader.run(lambda connection: tracing.loose_count(connection, execution_id, owner, limit))
+
     async def traced(self, trace_ids: Sequence[str], span_ids: Sequence[str], scope: Scope) -> Traced:
         now = await self.now()
         return await self.reader.run(lambda connection: tracing.traced(connection, trace_ids, span_ids, scope, now))

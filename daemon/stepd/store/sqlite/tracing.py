@@ -10,7 +10,7 @@ import msgspec
 
 from stepd.engine.model import Attempt, Execution
 from stepd.ids import attempts_near
-from stepd.store.reads import TRACE_LOOK, Scope, Traced, own_execution
+from stepd.store.reads import BEHIND, TRACE_LOOK, Scope, SpanLine, Traced, own_execution
 from stepd.store.scope import sees
 from stepd.store.sqlite.loading import read_execution
 from stepd.store.sqlite.rows import ATTEMPTS, EXECUTIONS
@@ -20,6 +20,14 @@ ATTEMPT: Final = f"{ATTEMPTS.select} where id = ?"
 KEPT: Final = (
     "select execution_id, attempt_id, span_id from spans where span_id in (select value from json_each(?)) "
     "order by execution_id, attempt_id, span_id"
+)
+LOOSE: Final = (
+    "select attempt_id, span_id, body from spans where execution_id = ? "
+    "and attempt_id in (select value from json_each(?)) order by attempt_id, span_id"
+)
+LOOSE_COUNT: Final = (
+    "select count(*) from (select 1 from spans where execution_id = ? and attempt_id >= ? and attempt_id < ? limit ?) "
+    "as traced"
 )
 STARTED_IN_TRACE: Final = (
     f"select * from ({EXECUTIONS.select} where traceparent is not null and substr(traceparent, 4, 32) = ? "
@@ -42,6 +50,18 @@ def traced(
     executions |= _executions(connection, wanted - executions.keys(), scope)
     ids = {trace_id: [execution.id for execution in found] for trace_id, found in of_trace.items()}
     return Traced(attempts, kept, executions, ids)
+
+
+def loose_spans(connection: sqlite3.Connection, execution_id: str, keys: Sequence[str]) -> list[SpanLine]:
+    """What is kept under these keys."""
+    found = connection.execute(LOOSE, (execution_id, msgspec.json.encode(list(keys)).decode()))
+    return [SpanLine(key, span_id, None, body) for key, span_id, body in found]
+
+
+def loose_count(connection: sqlite3.Connection, execution_id: str, owner: str, limit: int) -> int:
+    """How many there are at least."""
+    (count,) = connection.execute(LOOSE_COUNT, (execution_id, owner, owner + BEHIND, limit)).fetchone()
+    return int(count)
 
 
 def _attempts_of(connection: sqlite3.Connection, span_ids: Iterable[str], now: int) -> dict[str, Attempt]:

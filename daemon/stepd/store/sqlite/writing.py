@@ -34,6 +34,7 @@ CANCEL_HELD: Final = (
     f"where execution_id = ? and parked = 2 and {OPEN_ROWS}"
 )
 
+DROP_SPAN: Final = "delete from spans where execution_id = ? and attempt_id = ? and span_id = ?"
 DROP: Final = "delete from steps where execution_id = ? and ordinal = ? and idx = ?"
 
 
@@ -107,6 +108,8 @@ def _belongings(connection: sqlite3.Connection, changes: Changes) -> None:
         connection.executemany(UPSERT_PAYLOAD, [(id_, name, body) for name, body in changes.payloads.items()])
     if changes.events:
         connection.executemany(INSERT_EVENT, [(id_, *astuple(event)) for event in changes.events])
+    if changes.dropped_spans:
+        connection.executemany(DROP_SPAN, [(id_, *span) for span in changes.dropped_spans])
     if changes.spans:
         connection.executemany(UPSERT_SPAN, [(id_, span.attempt_id, span.span_id, span.body) for span in changes.spans])
     if changes.signals:
