@@ -334,8 +334,6 @@ class SpanView(Answer, frozen=True, kw_only=True):
 
     span_id: str
     parent_span_id: str | None
-    previous_span_id: str | None
-    """The piece before it, of what is told in pieces because it lasts long."""
     name: str
     kind: SpanKind
     start_unix_nano: str
@@ -347,6 +345,8 @@ class SpanView(Answer, frozen=True, kw_only=True):
     index: Index | None
     attempt: Count | None
     worker: Name | None
+    previous_span_id: str | UnsetType = UNSET
+    """The piece before it, of what is told in pieces because it lasts long."""
 
 
 SpanList: TypeAlias = ListAnswer[SpanView]

@@ -8,7 +8,8 @@ import msgspec
 
 from stepd.engine import commands as c
 from stepd.engine.landings import DropLoose, KeepLoose, LandSpans, loose_key, loose_owner
-from stepd.store.base import Decide, ExecutionFilter, QueueLine, Scope, SpanLine, Traced
+from stepd.store.base import Decide, ExecutionFilter, QueueLine, Scope
+from stepd.store.reads import SpanLine, Traced
 from tests.store.shop import EVERYTHING, NOON, Shop, heartbeat, step
 
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from stepd.engine.definition_budget import Budget
-from stepd.engine.landings import DropLoose, KeepLoose, Landed, LandSpans
+from stepd.engine.landings import Landed, Landing
 from stepd.engine.model import Attempt, Execution, Step
 from stepd.engine.pricing import PriceTable
-from stepd.engine.resolutions import Close, KeyUsed, Resolved, ResumeWith, Unresolvable
+from stepd.engine.resolutions import Close, Judgement, ResumeWith
 from stepd.engine.spending import NOTHING, Spent
 
 
@@ -290,9 +290,7 @@ Command: TypeAlias = (
     | ChildNews
     | ErrandDone
     | NewsTaken
-    | LandSpans
-    | KeepLoose
-    | DropLoose
+    | Landing
 )
 
 
@@ -381,20 +379,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 Answer: TypeAlias = (
-    NotFound
-    | Done
-    | Refused
-    | Conflict
-    | InvalidInput
-    | TooMany
-    | Alive
-    | Told
-    | Granted
-    | Resolved
-    | KeyUsed
-    | Unresolvable
-    | Landed
-    | None
+    NotFound | Done | Refused | Conflict | InvalidInput | TooMany | Alive | Told | Granted | Judgement | Landed | None
 )
 
 

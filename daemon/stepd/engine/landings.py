@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,9 @@ class DropLoose(msgspec.Struct, frozen=True):
     """These spans, by key and id, have landed in another execution."""
 
     spans: tuple[tuple[str, str], ...]
+
+
+Landing: TypeAlias = LandSpans | KeepLoose | DropLoose
 
 
 class Landed(msgspec.Struct, frozen=True):

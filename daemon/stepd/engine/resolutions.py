@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -57,3 +57,7 @@ class Unresolvable(msgspec.Struct, frozen=True):
 
     faults: tuple[tuple[str, str], ...]
     only_outputs: bool
+
+
+Judgement: TypeAlias = Resolved | KeyUsed | Unresolvable
+"""What an operator is answered."""

@@ -24,6 +24,29 @@ REQUESTS: Final[dict[str, Any]] = {
         "output": {"label": {"$cel": "steps.classify.output.label"}},
     },
     "claim_leases": {**_CLAIM, "max": 8, "wait_seconds": 30},
+    "export_traces": {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "billing"}}]},
+                "scopeSpans": [
+                    {
+                        "spans": [
+                            {
+                                "traceId": "0193816d8f6a7c1e9f0a5b6c7d8e9f01",
+                                "spanId": "b7ad6b7169203331",
+                                "parentSpanId": "93816d8f6a5c2e1f",
+                                "name": "chat m-1",
+                                "kind": 3,
+                                "startTimeUnixNano": "1796040000000000000",
+                                "endTimeUnixNano": "1796040001000000000",
+                                "attributes": [{"key": "gen_ai.usage.input_tokens", "value": {"intValue": "812"}}],
+                            }
+                        ]
+                    }
+                ],
+            }
+        ]
+    },
     "heartbeat": {"fence": 3, "started": True, "progress": {"pages": 4}},
     "complete": {
         "fence": 3,

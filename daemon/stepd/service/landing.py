@@ -16,7 +16,8 @@ from stepd.service.base import Answer, Caller, Daemon
 from stepd.service.otlp import Sent, answer_export, read_export
 from stepd.service.reported import span_report
 from stepd.service.traces import is_sampled, trace_id
-from stepd.store.base import Decide, Operation, Scope, SpanLine, Traced
+from stepd.store.base import Decide, Operation
+from stepd.store.reads import Scope, SpanLine, Traced
 from stepd_protocol.leases import Span
 from stepd_protocol.problems import Problem
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from stepd.engine.model import NO_INDEX, Attempt, Execution
 from stepd.engine.pieces import Piece, execution_span_id, is_piece, piece_span_id, read_piece
@@ -99,7 +100,6 @@ def worker_span(attempt: Attempt | None, step: str | None, span: Span) -> SpanVi
     return SpanView(
         span_id=span.span_id,
         parent_span_id=span.parent_span_id or (None if attempt is None else attempt.span_id),
-        previous_span_id=None,
         name=span.name,
         kind=span.kind,
         start_unix_nano=span.start_unix_nano,
@@ -129,8 +129,8 @@ class _Stretch:
         else:
             self.began, self.end, self._before, self.is_last = piece.piece, piece.end, piece.before, piece.is_last
 
-    def previous(self, whole: str) -> str | None:
-        return None if self._before is None else piece_span_id(whole, self._before, self._first)
+    def previous(self, whole: str) -> str | UnsetType:
+        return UNSET if self._before is None else piece_span_id(whole, self._before, self._first)
 
 
 def _error_type(error: bytes | None) -> dict[str, str]:

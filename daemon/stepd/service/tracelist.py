@@ -14,7 +14,7 @@ from stepd.service.base import Answer, Caller, Daemon
 from stepd.service.cursors import decode_cursor, encode_cursor
 from stepd.service.queries import Query, QueryReader, whole
 from stepd.service.spans import attempt_span, execution_span, kept_span
-from stepd.store.base import Scope, SpanKey, SpanLine
+from stepd.store.reads import Scope, SpanKey, SpanLine
 from stepd_protocol.executions import SpanList, SpanView
 from stepd_protocol.limits import PAGE_SPANS_BYTES, PAGE_SPANS_MAX
 

@@ -58,14 +58,11 @@ __all__ = [
     "Request",
     "Scope",
     "Serve",
-    "SpanKey",
-    "SpanLine",
     "Started",
     "Store",
     "StoreRefused",
     "StoreUnavailable",
     "Tell",
-    "Traced",
     "UnknownWorkflow",
     "VersionRow",
     "Viewed",
@@ -292,9 +289,7 @@ class Store(Accounts, Protocol):
         """Events with ``seq > after``, in order."""
 
     async def spans(self, execution_id: str, after: SpanKey, limit: int) -> list[SpanLine]:
-        """What the trace of the execution is made of, behind ``after``: its attempts, each before the spans that are
-        kept under it, and those kept under none; by ``SpanLine.key``.
-        """
+        """The execution's attempts and kept spans behind ``after``, by ``SpanLine.key``."""
 
     async def loose_spans(self, execution_id: str, keys: Sequence[str]) -> list[SpanLine]:
         """The spans of an execution that are kept under these keys, see ``engine.landings``."""

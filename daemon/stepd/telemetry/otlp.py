@@ -42,7 +42,7 @@ def span_of(trace_id: str, view: SpanView, resource: Resource) -> ReadableSpan:
         parent=None if view.parent_span_id is None else _context(trace_id, view.parent_span_id),
         resource=resource,
         attributes={key: value for key, given in view.attributes.items() if (value := _plain(given)) is not None},
-        links=[] if view.previous_span_id is None else [Link(_context(trace_id, view.previous_span_id))],
+        links=[Link(_context(trace_id, view.previous_span_id))] if isinstance(view.previous_span_id, str) else [],
         kind=_KINDS[view.kind],
         status=Status(_STATUS[view.status]),
         start_time=int(view.start_unix_nano),

@@ -20,12 +20,9 @@ from stepd.store.base import (
     Operation,
     QueueLine,
     Scope,
-    SpanKey,
-    SpanLine,
     StoreRefused,
     StoreUnavailable,
     Tell,
-    Traced,
     VersionRow,
     WorkflowRow,
 )
@@ -52,6 +49,7 @@ from stepd.store.postgres.notices import Teller
 from stepd.store.postgres.roles import check_role
 from stepd.store.postgres.sessions import Sessions
 from stepd.store.postgres.standing import check_schema, check_server
+from stepd.store.reads import SpanKey, SpanLine, Traced
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, SignInRow, WorkerRow
 from stepd.store.versions import Definitions
 

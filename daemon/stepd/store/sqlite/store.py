@@ -23,16 +23,14 @@ from stepd.store.base import (
     Operation,
     QueueLine,
     Scope,
-    SpanKey,
-    SpanLine,
     StoreRefused,
     StoreUnavailable,
     Tell,
-    Traced,
     VersionRow,
     WorkflowRow,
 )
 from stepd.store.operations import Operations
+from stepd.store.reads import SpanKey, SpanLine, Traced
 from stepd.store.records import AuditFilter, AuditRow, KeyRow, KeySource, ServiceRow, SignInRow, WorkerRow
 from stepd.store.sqlite import (
     accounts,
