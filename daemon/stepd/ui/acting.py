@@ -39,7 +39,10 @@ async def act(daemon: Daemon, caller: Caller, execution_id: str, action: Action,
         case "pause":
             return await executions.pause(daemon, caller, execution_id)
         case "resume":
-            return await executions.resume(daemon, caller, execution_id)
+            body = _resumption(form)
+            if isinstance(body, Problem):
+                return body
+            return await executions.resume(daemon, caller, execution_id, body)
         case "resolve":
             body = _resolution(form)
             if isinstance(body, Problem):
@@ -58,6 +61,18 @@ def _signal(form: Form) -> bytes | Problem:
             return _not_json("/payload", "the payload")
         fields["payload"] = raw
     return msgspec.json.encode(fields)
+
+
+def _resumption(form: Form) -> bytes | Problem:
+    """The body of a resume: a bound that the form has nothing for stays as it is."""
+    budget: dict[str, Raw] = {}
+    for field in ("cost", "tokens"):
+        if text := form.get(f"budget_{field}", "").strip().replace(",", ""):
+            raw = _json(text)
+            if raw is None:
+                return _not_json(f"/budget/{field}", f"the budget's {field}, {text[:50]!r},")
+            budget[field] = raw
+    return msgspec.json.encode({"budget": budget} if budget else {})
 
 
 def _resolution(form: Form) -> bytes | Problem:
@@ -106,5 +121,5 @@ def _json(text: str) -> Raw | None:
 
 
 def _not_json(path: str, what: str) -> Problem:
-    message = f'{what} is no JSON: text needs quotation marks, like "yes"'
+    message = f'{what} is no JSON: a number is written like 2.5, text like "yes"'
     return make_problem("invalid_request", message, errors=[FieldFault(path=path, message=message)])
