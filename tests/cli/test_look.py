@@ -79,6 +79,22 @@ def test_show_prints_what_there_is_to_say(peer: Peer, stepd: Program) -> None:
     assert peer.calls[0].path == f"/v1/executions/{ID}"
 
 
+def test_what_used_up_its_budget_says_so_and_how_to_go_on(peer: Peer, stepd: Program) -> None:
+    paused = {
+        "status": "paused",
+        "paused": {"reason": "budget_exceeded", "since": "2026-11-30T12:00:01.000Z"},
+        "budget": {"cost": 0.000002, "tokens": 1000},
+        "usage": {**USAGE, "input_tokens": 1000, "cost": 0.000001, "currency": "USD"},
+    }
+    peer.always("executions", page(summary(**paused)))
+    peer.always(ID, Reply(200, view(step(), **paused)))
+    peer.always("events", page())
+    assert stepd("ls").expect(0).lines[1].endswith("its budget is used up")
+    shown = stepd("show", ID).expect(0).out
+    assert "since 2026-11-30 12:00:01Z: its budget is used up; stepd resume with a greater --budget-cost" in shown
+    assert "0.000002 USD and 1,000 tokens" in shown
+
+
 def test_show_counts_the_items_of_a_step(peer: Peer, stepd: Program) -> None:
     items = {"pending": 4, "running": 2, "succeeded": 5, "retry_wait": 1}
     peer.always(ID, Reply(200, view(step("each", "running", items=items))))
@@ -175,6 +191,8 @@ def test_a_reader_that_goes_away_ends_it_quietly(peer: Peer, stepd: Program) -> 
         (["cancel", ID, "--reason", "too late", "--force"], {"reason": "too late", "force": True}),
         (["pause", ID], {}),
         (["resume", ID], {}),
+        (["resume", ID, "--budget-tokens", "9"], {"budget": {"tokens": 9}}),
+        (["resume", ID, "--budget-cost", "0.5"], {"budget": {"cost": 0.5}}),
     ],
 )
 def test_steering_asks_once_and_prints_the_status(

@@ -30,7 +30,20 @@ def test_with_json_it_prints_the_view(started: Peer, stepd: Program) -> None:
 def test_all_that_is_given_is_sent(started: Peer, stepd: Program) -> None:
     options = (
         ["--version", "2", "--correlation", "order 7", "--label", "team=blue", "--label", "x=a=b", "--tenant", "acme"],
-        ["--priority", "-5", "--budget-cost", "2.5", "--budget-tokens", "9", "--start-at", "2026-12-01T00:00:00Z", "--state", '{"n": 1.0}', "--idempotency-key", "k-1"],
+        [
+            "--priority",
+            "-5",
+            "--budget-cost",
+            "2.5",
+            "--budget-tokens",
+            "9",
+            "--start-at",
+            "2026-12-01T00:00:00Z",
+            "--state",
+            '{"n": 1.0}',
+            "--idempotency-key",
+            "k-1",
+        ],
     )
     stepd("start", "jobs", *options[0], *options[1]).expect(0)
     call = started.calls[0]
