@@ -3,7 +3,7 @@
 import asyncio
 
 from stepd.service.base import Caller
-from stepd.service.watch import Watch
+from stepd.service.watch import CHANGES_MAX, Watch
 from stepd.store.base import Tell
 
 ME = Caller("me", "key-1", frozenset(), None)
@@ -67,3 +67,41 @@ async def test_who_is_no_caller_any_more_waits_for_nothing() -> None:
         assert not await asyncio.wait_for(follower.changed(60), 1)
         watch.tell(changed("e"))
         assert await asyncio.wait_for(other.changed(60), 1)
+
+
+async def test_an_onlooker_hears_of_every_execution_between_two_waits() -> None:
+    watch = Watch()
+    with watch.look_on(ME) as onlooker:
+        watch.tell(changed("a"))
+        watch.tell(changed("b"))
+        assert await onlooker.changes(5) == frozenset({"a", "b"})
+        assert await onlooker.changes(0) == frozenset()
+        watch.tell(Tell(ready=True, executions={}, timer=None))
+        assert await onlooker.changes(0) == frozenset()
+        assert (len(watch), watch.streams) == (1, 1)
+    assert (len(watch), watch.streams) == (0, 0)
+
+
+async def test_an_onlooker_is_told_that_any_may_have_changed() -> None:
+    watch = Watch()
+    with watch.look_on(ME) as onlooker:
+        watch.tell(Tell(ready=True, executions={}, timer=None, everything=True))
+        assert await onlooker.changes(5) is None
+        for number in range(CHANGES_MAX + 1):
+            watch.tell(changed(f"e{number}"))
+        assert await onlooker.changes(5) is None
+        watch.tell(changed("a"))
+        assert await onlooker.changes(5) == frozenset({"a"})
+
+
+async def test_onlookers_end_with_their_key_and_with_the_daemon() -> None:
+    watch = Watch()
+    other = Caller("other", "key-2", frozenset(), None)
+    with watch.look_on(ME) as mine, watch.look_on(other) as theirs:
+        watch.drop(lambda caller: caller.key_id == "key-1")
+        assert (mine.ended, theirs.ended) == (True, False)
+        assert await mine.changes(5) == frozenset()
+        watch.stop()
+        assert theirs.ended
+        with watch.look_on(other) as late:
+            assert late.ended

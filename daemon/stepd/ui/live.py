@@ -54,24 +54,33 @@ async def _changes_of(visit: Visit, execution_id: str) -> AsyncIterator[bytes]:
         if standing is None or standing.status in ENDED:
             yield ENDED_NOW
             return
-        while await _goes_on(visit, follower):
-            if not await follower.changed(EVENT_STREAM_COMMENT_SECONDS):
-                yield COMMENT
-                continue
-            if follower.status in ENDED:
+        while True:
+            changed = await follower.changed(EVENT_STREAM_COMMENT_SECONDS)
+            if not await _goes_on(visit, follower):
+                return
+            if changed and follower.status in ENDED:
                 yield ENDED_NOW
                 return
-            yield CHANGED
+            yield CHANGED if changed else COMMENT
             await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _changes(visit: Visit) -> AsyncIterator[bytes]:
     """Ends when the daemon stops, and with the session or its key."""
     yield OPENING
+    now = asyncio.get_running_loop().time
     with visit.daemon.watch.look_on(visit.caller) as onlooker:
-        while await _goes_on(visit, onlooker):
-            ids = await onlooker.changes(EVENT_STREAM_COMMENT_SECONDS)
-            yield CHANGED if await _sees_one(visit, ids) else COMMENT
+        told_at = now()
+        while True:
+            ids = await onlooker.changes(max(told_at + EVENT_STREAM_COMMENT_SECONDS - now(), 0))
+            if not await _goes_on(visit, onlooker):
+                return
+            if await _sees_one(visit, ids):
+                yield CHANGED
+                told_at = now()
+            elif now() >= told_at + EVENT_STREAM_COMMENT_SECONDS:
+                yield COMMENT
+                told_at = now()
             await asyncio.sleep(LIST_PAUSE_SECONDS)
 
 
