@@ -5,7 +5,8 @@ Run `python -m stepd_worker serve examples.agent.worker:turn examples.agent.work
 a tool that changes something, and that waits for
 `stepd publish approval --correlation talk-1 --payload '{"approved": true}'`. The model is a stand-in, so that it runs
 anywhere; with `OPENAI_BASE_URL`, `OPENAI_API_KEY` and `AGENT_MODEL` it is a real one. Either way its calls show in the
-execution's trace, and their tokens are counted.
+execution's trace, and their tokens are counted: a talk that has used up its budget is paused before its next turn, until
+`stepd resume ID` raises it.
 """
 
 import json
@@ -18,6 +19,7 @@ from examples.agent.standin import Message
 from stepd_worker import Context, Repeat, Rule, Workflow, cel
 
 ROUNDS_MAX = 8
+TOKENS_MAX = 100_000
 DANGEROUS = frozenset({"delete"})
 
 tracer = trace.get_tracer("examples.agent")
@@ -76,7 +78,7 @@ def act(ctx: Context, input: Any, steps: Any) -> list[Message]:
     return [*thought["messages"], *results]
 
 
-agent = Workflow("agent", output=cel("steps.talk.output.answer"))
+agent = Workflow("agent", output=cel("steps.talk.output.answer"), budget={"tokens": TOKENS_MAX})
 agent.workflow(
     "talk",
     workflow=turn,

@@ -101,6 +101,22 @@ def test_an_agent_that_gets_nowhere_gives_up(client: Client) -> None:
     assert ended(client, client.start("agent", {"task": "wander"}))["output"] == "I gave up"
 
 
+def test_an_agent_that_has_used_up_its_budget_waits_for_a_greater_one(client: Client) -> None:
+    started = client.start("agent", {"task": "wander"}, budget={"tokens": 100})
+    eventually(
+        lambda: client.get(started["id"])["status"] == "paused",
+        seconds=SECONDS,
+        every=0.05,
+        what="the agent to be paused",
+    )
+    view = client.get(started["id"])
+    assert view["paused"]["reason"] == "budget_exceeded"
+    with pytest.raises(ApiError, match="not_pausable"):
+        client.resume(started["id"])
+    client.resume(started["id"], budget={"tokens": 100_000})
+    assert ended(client, started)["output"] == "I gave up"
+
+
 @pytest.mark.parametrize(("approved", "says"), [(True, "everything is deleted"), (False, "A person refused it")])
 def test_an_agent_does_what_is_dangerous_only_when_it_may(client: Client, approved: bool, says: str) -> None:
     correlation = f"talk-{approved}"
