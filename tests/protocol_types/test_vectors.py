@@ -13,11 +13,12 @@ VECTORS = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
 MODULES = (admin, definitions, executions, leases, names, problems, service, simulation)
 # Types of the wire that stand inside other messages and are covered by those.
 INSIDE_OTHERS = {
-    "AncestorStep AppliedUpdate AttemptView AuditEntry BlockedView Budget BudgetView CancelWish Catch CloseResolution",
-    "Decision ErrorInfo Evidence ExecutionError ExecutionSummary FieldFault KeyView LeaseExecution ListAnswer MatchedRules",
-    "ParentView PausedView Previous Price PriceView ProtocolInfo Repeat Resolution ResumeResolution Retry Rule ServedWork Serves",
-    "Settled SignalNotTaken SimulatedFailure SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step",
-    "StepResult StepView Update UsageGroup UsageTotal UsageView VersionView WorkerView",
+    "AncestorStep AppliedUpdate AttemptView AuditEntry BlockedView Budget BudgetView CancelWish Catch",
+    "CloseResolution Decision ErrorInfo Evidence ExecutionError ExecutionSummary FieldFault KeyView",
+    "LeaseExecution ListAnswer MatchedRules ParentView PausedView Previous Price PriceView ProtocolInfo Repeat",
+    "Resolution ResumeResolution Retry Rule ServedWork Serves Settled SignalNotTaken SimulatedFailure",
+    "SimulatedOutcome SimulatedStep SpanView StaleOutcome StandingWrite Step StepResult StepView Update",
+    "UsageGroup UsageTotal UsageView VersionView WorkerView",
 }
 
 
