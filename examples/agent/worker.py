@@ -5,8 +5,8 @@ Run `python -m stepd_worker serve examples.agent.worker:turn examples.agent.work
 a tool that changes something, and that waits for
 `stepd publish approval --correlation talk-1 --payload '{"approved": true}'`. The model is a stand-in, so that it runs
 anywhere; with `OPENAI_BASE_URL`, `OPENAI_API_KEY` and `AGENT_MODEL` it is a real one. Either way its calls show in the
-execution's trace, and their tokens are counted: a talk that has used up its budget is paused before its next turn, until
-`stepd resume ID` raises it.
+execution's trace, and their tokens are counted: a talk that has used up its budget is paused before its next turn,
+until `stepd resume ID --budget-tokens …` raises it.
 """
 
 import json
