@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stepd.engine import commands as c
+from stepd.engine.budgets import is_used_up
 from stepd.engine.model import ENDED, GOING, Step
 from stepd.engine.pricing import Price, PriceTable
 from stepd.engine.reports import read_lines
@@ -36,6 +37,8 @@ def definitions(draw: st.DrawFn, below: str | None) -> dict[str, Any]:
     definition["on_restart"] = draw(st.sampled_from(["fail", "retry", "resume"]))
     if draw(st.integers(0, 3)) == 0:
         definition["timeout_seconds"] = 100
+    if draw(st.integers(0, 3)) == 3:
+        definition["budget"] = {"tokens": draw(st.sampled_from([20, 1, 60]))}
     return definition
 
 
@@ -133,6 +136,10 @@ class Lives(RuleBasedStateMachine):
     def pause(self, data: st.DataObject, command: c.Command) -> None:
         self._one(data).run(command)
 
+    @rule(data=st.data(), tokens=st.integers(0, 100))
+    def raise_budget(self, data: st.DataObject, tokens: int) -> None:
+        self._one(data).run(c.Resume(ACTOR, tokens=tokens))
+
     @rule(chance=st.integers(0, 5))
     def restart(self, chance: int) -> None:
         if chance == 5:
@@ -145,6 +152,7 @@ class Lives(RuleBasedStateMachine):
             return
         self.family.check()
         for world in self.family.worlds.values():
+            assert world.execution.status not in GOING or not is_used_up(world.execution)
             told = Replayed(world.events, world.definition.by_id)
             assert told.status == ("going" if world.execution.status in GOING else world.execution.status)
             assert told.steps == {step: world.status(step) for step in told.steps}
@@ -159,7 +167,7 @@ class Lives(RuleBasedStateMachine):
                 if patience < 30 or not isinstance(world.resume_with(*told), Resolved):
                     assert isinstance(world.close("accepted"), Resolved)
             for world in list(self.live.worlds.values()):
-                world.run(c.Resume(ACTOR))
+                world.run(c.Resume(ACTOR, nano=None, tokens=None))
                 while granted := world.claim():
                     world.heartbeat(granted.attempt, started=True)
                     world.complete(granted.attempt, 1)
