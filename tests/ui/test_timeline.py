@@ -13,7 +13,16 @@ START = 1_764_504_000_000
 def event(at: int, type_: str, step: str | None = None, index: int | None = None, attempt: int | None = None) -> Any:
     worker = None if attempt is None else "w1"
     when = format_time(START + at)
-    return {"at": when, "type": type_, "step": step, "index": index, "attempt": attempt, "worker": worker, "data": {}}
+    return {
+        "at": when,
+        "at_ms": START + at,
+        "type": type_,
+        "step": step,
+        "index": index,
+        "attempt": attempt,
+        "worker": worker,
+        "data": {},
+    }
 
 
 def span(id_: str, parent: str, start: int, end: int | None, **more: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -96,12 +97,15 @@ async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPa
     drawing = draw(definition.steps)
     journal = await last_lines(daemon, execution_id, standing.seq) if may_read else []
     start_at = None if standing.start_at is None else format_time(standing.start_at)
+    # Long journals take their time: others are answered meanwhile.
+    steps = [step.id for step in definition.steps]
+    timeline = await asyncio.to_thread(lay_out, steps, events, spans, now) if may_read else None
     return ExecutionPage(
         view=view,
         sentence=sentence_of(view, armed_of(events), start_at),
         drawing=drawing,
         boxes=_boxes(drawing, definition, view),
-        timeline=lay_out([step.id for step in definition.steps], events, spans, now) if may_read else None,
+        timeline=timeline,
         journal=journal,
         older=journal[-1].seq if journal and journal[-1].seq > 1 else None,
         payloads=_payloads(answer),
@@ -139,9 +143,9 @@ async def _events(daemon: Daemon, caller: Caller, standing: Execution) -> list[M
 
 
 def _decoded(rows: Sequence[Event]) -> list[Mapping[str, Any]]:
-    """Events as the API shows them."""
-    found: list[Mapping[str, Any]] = msgspec.json.decode(msgspec.json.encode([reads.event_view(row) for row in rows]))
-    return found
+    """Events as the API shows them, with their time in milliseconds beside it."""
+    found = msgspec.json.decode(msgspec.json.encode([reads.event_view(row) for row in rows]))
+    return [event | {"at_ms": row.at} for event, row in zip(found, rows, strict=True)]
 
 
 def _boxes(drawing: Drawing, definition: Compiled, view: Mapping[str, Any]) -> list[Box]:

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from stepd_protocol.times import parse_time
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -93,7 +92,7 @@ class Timeline(Struct, frozen=True):
 def lay_out(steps: Sequence[str], events: Iterable[Json], spans: Iterable[Json], now_ms: int) -> Timeline:
     """The timeline of an execution whose steps are ``steps`` in their order, as of ``now_ms``.
 
-    Events and spans are those of the API.
+    Events and spans are those of the API; each event has its time in milliseconds beside the others, as ``at_ms``.
     """
     tracks, start, end = _read(events, now_ms)
     trace = _Trace(spans)
@@ -143,7 +142,7 @@ def _read(events: Iterable[Json], now_ms: int) -> tuple[dict[_Key, list[_Stretch
     start: int | None = None
     at, ended = now_ms, False
     for event in events:
-        at, type_ = parse_time(event["at"]), event["type"]
+        at, type_ = event["at_ms"], event["type"]
         start = at if start is None else start
         ended = type_ in ("execution.completed", "execution.failed", "execution.cancelled")
         if event["step"] is not None:
