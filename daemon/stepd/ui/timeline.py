@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-
 Json: TypeAlias = Mapping[str, Any]
 
 ROWS_MAX: Final = 400
