@@ -134,6 +134,12 @@ def _without_action(run: Run) -> Any:
     return run.http.post(path, {"results": [], "evidence": EVIDENCE}, headers={"Idempotency-Key": "k"})
 
 
+def test_all_faults_are_named_at_once(paying: Flow) -> None:
+    evidence = {"reference": " ", "reason": "x", "by": "me"}
+    refused = doubtful(paying).resolve("close", verification="accepted", evidence=evidence)
+    assert refused.expect_faults(422, "invalid_request").keys() == {"/evidence/reference", "/evidence/by"}
+
+
 def test_an_output_must_fit_its_schema_and_may_be_ruled_out(flow: MakeFlow) -> None:
     work = flow(write(output_schema={"type": "object"}))
     run = doubtful(work)

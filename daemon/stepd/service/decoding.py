@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
@@ -57,16 +57,28 @@ class BodyDecoder(Generic[T]):
         return [fault for fault, _ in zip(found, range(FAULTS_MAX), strict=False)]
 
     def _beside(self, body: bytes, found: list[FieldFault]) -> list[FieldFault]:
-        """The further faults of what is left when the faulty members are taken away."""
+        """The further faults of what is left when the faulty members are taken away: each by itself, or, where that
+        leaves no valid body, with all that it is part of.
+        """
         value = canonical.decode(body)
         if self._further is None or not isinstance(value, dict):
             return []
-        faulty = {fault.path.split("/")[1] for fault in found if fault.path}
-        rest = {name: member for name, member in value.items() if pointer("", name)[1:] not in faulty}
-        try:
-            return self._further(self._decode(canonical.encode({**self._stand_ins, **rest})))
-        except msgspec.ValidationError:
-            return []
+        paths = {fault.path for fault in found if fault.path}
+        for faulty in (paths, {f"/{path.split('/')[1]}" for path in paths}):
+            try:
+                rest = {**self._stand_ins, **_without(value, faulty, "")}
+                return [fault for fault in self._further(self._decode(canonical.encode(rest))) if fault not in found]
+            except msgspec.ValidationError:
+                continue
+        return []
+
+
+def _without(value: Any, paths: Collection[str], path: str) -> Any:
+    """The value without the members at these pointers; what stands in a list keeps its place."""
+    if not isinstance(value, dict):
+        return value
+    members = ((name, member, pointer(path, name)) for name, member in value.items())
+    return {name: _without(member, paths, place) for name, member, place in members if place not in paths}
 
 
 def invalid_request(faults: list[FieldFault]) -> Problem:
