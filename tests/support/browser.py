@@ -25,6 +25,8 @@ ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", 
 WAIT_MS: Final = 10_000
 WIDE: Final = ViewportSize(width=1280, height=800)
 PHONE: Final = ViewportSize(width=375, height=740)
+VIOLATIONS: Final = {"resultTypes": ["violations"], "iframes": False}
+"""What axe shall tell: to describe all that is well would take most of its time."""
 GRAVE: Final = ("serious", "critical")
 """What axe may not find."""
 
@@ -98,7 +100,7 @@ class Viewer:
         assert wide <= room, f"{self.page.url} is {wide} wide, on a screen of {room}"
 
     def _check_with_axe(self, options: dict[str, Any]) -> None:
-        found: list[dict[str, Any]] = Axe().run(self.page, options=options).response["violations"]
+        found: list[dict[str, Any]] = Axe().run(self.page, options=options | VIOLATIONS).response["violations"]
         grave = [
             f"{one['id']}: {one['help']} at {', '.join(str(node['target'][0]) for node in one['nodes'][:3])}"
             for one in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from pathlib import Path
 from urllib.parse import quote
@@ -10,14 +11,21 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.client import Http
-from tests.support.daemon import running
+from tests.support.daemon import Daemon, running
 from tests.support.definitions import read
 from tests.support.flow import make_flow
 from tests.support.page import PageHttp, cookie_of
-from tests.support.wait import eventually
 from tests.ui.conftest import Scene
 
 PAGES = ("/ui", "/ui/part", "/ui/live", "/ui/executions/x", "/ui/executions/x/cancel")
+
+
+@pytest.fixture(scope="module")
+def other(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Another service, with the same key."""
+    file = tmp_path_factory.mktemp("other") / "other.db"
+    with running(file, env={"STEPD_ADMIN_KEYS": f"ops={scene.secret}"}) as daemon:
+        yield daemon
 
 
 def test_a_session_is_a_cookie_that_scripts_and_other_sites_never_get(scene: Scene) -> None:
@@ -39,9 +47,8 @@ def test_over_tls_the_cookie_is_for_tls_only(scene: Scene) -> None:
     assert morsel["secure"]
 
 
-def test_services_on_one_host_keep_their_sessions_apart(scene: Scene, tmp_path: Path) -> None:
-    with running(tmp_path / "other.db", env={"STEPD_ADMIN_KEYS": f"ops={scene.secret}"}) as other:
-        theirs = PageHttp(other.url).signed_in(scene.secret)
+def test_services_on_one_host_keep_their_sessions_apart(other: Daemon, scene: Scene) -> None:
+    theirs = PageHttp(other.url).signed_in(scene.secret)
     assert theirs.cookie is not None
     assert scene.signed_in.cookie is not None
     assert theirs.cookie[0] != scene.signed_in.cookie[0]
@@ -66,30 +73,21 @@ def test_a_session_ends_with_its_key_at_once(scene: Scene) -> None:
     assert session.get("/ui/live").status == 401
 
 
-def test_a_session_ends_when_its_time_is_over(scene: Scene, tmp_path: Path) -> None:
-    file = tmp_path / "stepd.db"
-    with running(file, env={"STEPD_ADMIN_KEYS": f"ops={scene.secret}"}) as daemon:
-        session = PageHttp(daemon.url).signed_in(scene.secret)
-        assert session.get("/ui").status == 200
-        with sqlite3.connect(file) as connection:
-            connection.execute("update sessions set expires_at = 1")
-        connection.close()
-        assert session.get("/ui").status == 401
-
-
-def test_a_session_lasts_twelve_hours_and_its_cookie_is_not_kept(scene: Scene, tmp_path: Path) -> None:
-    file = tmp_path / "stepd.db"
-    with running(file, env={"STEPD_ADMIN_KEYS": f"ops={scene.secret}"}) as daemon:
-        session = PageHttp(daemon.url).signed_in(scene.secret)
-        assert session.cookie is not None
-        with sqlite3.connect(file) as connection:
-            ((hashed, seconds),) = connection.execute(
-                "select id_hash, (expires_at - created_at) / 1000 from sessions"
-            ).fetchall()
-        connection.close()
+def test_a_session_lasts_twelve_hours_and_its_cookie_is_not_kept(other: Daemon, scene: Scene) -> None:
+    session = PageHttp(other.url).signed_in(scene.secret)
+    assert session.cookie is not None
+    assert session.get("/ui").status == 200
+    connection = sqlite3.connect(other.file)
+    ((hashed, seconds),) = connection.execute(
+        "select id_hash, (expires_at - created_at) / 1000 from sessions order by created_at desc limit 1"
+    ).fetchall()
     assert seconds == 12 * 3600
     assert len(hashed) == 64
-    assert session.cookie[1].encode() not in file.read_bytes()
+    assert session.cookie[1] not in [value for row in connection.execute("select * from sessions") for value in row]
+    with connection:
+        connection.execute("update sessions set expires_at = 1")
+    connection.close()
+    assert session.get("/ui").status == 401
 
 
 def test_who_signs_out_has_no_session_any_more(scene: Scene) -> None:
@@ -231,21 +229,15 @@ def test_a_form_that_is_none_is_refused(scene: Scene) -> None:
     assert session.post("/ui/sign-out", {f"f{number}": "" for number in range(1_500)}).status in (403, 422)
 
 
-def test_without_keys_the_page_is_for_this_machine_only(tmp_path: Path) -> None:
+def test_without_keys_the_page_is_for_this_machine_until_the_first_key_is_made(tmp_path: Path) -> None:
     with running(tmp_path / "stepd.db") as daemon:
         visitor = PageHttp(daemon.url)
         assert visitor.get("/ui").status == 200
         assert visitor.get("/ui", Host="elsewhere.example").status == 403
         assert visitor.get("/ui", Origin="http://elsewhere.example").status == 403
-        assert visitor.get("/ui/sign-in").status in (200, 303)
-
-
-def test_open_mode_ends_for_the_page_too(tmp_path: Path) -> None:
-    with running(tmp_path / "stepd.db") as daemon:
-        visitor = PageHttp(daemon.url)
-        assert visitor.get("/ui").status == 200
+        assert visitor.get("/ui/sign-in").headers["location"] == "/ui"
         Http(daemon.url).post("/v1/admin/keys", {"name": "ops", "scopes": ["admin"]}).expect(201)
-        assert eventually(lambda: visitor.get("/ui").status == 303)
+        assert visitor.get("/ui").status == 303
 
 
 def test_the_page_shows_neither_cookie_nor_key_nor_fence(scene: Scene) -> None:
@@ -263,3 +255,23 @@ def test_the_page_shows_neither_cookie_nor_key_nor_fence(scene: Scene) -> None:
         assert scene.signed_in.cookie[1] not in text
         assert "fence" not in text
         assert lease.id not in text
+
+
+def test_a_link_of_another_site_comes_once_more_from_here(scene: Scene) -> None:
+    path = f"/ui/executions/{make_flow(scene.admin, read()).start().id}"
+    answer = PageHttp(scene.url).get(path, Sec_Fetch_Site="cross-site")
+    assert answer.status == 200
+    assert 'http-equiv="refresh"' in answer.text
+    assert PageHttp(scene.url).get(path, Sec_Fetch_Site="same-origin").status == 303
+    assert scene.signed_in.get(path, Sec_Fetch_Site="cross-site").status == 200
+
+
+def test_files_are_asked_for_again_and_sent_once(scene: Scene) -> None:
+    visitor = PageHttp(scene.url)
+    first = visitor.get("/ui/static/page.css")
+    assert first.status == 200
+    assert first.headers["content-type"].startswith("text/css")
+    again = visitor.get("/ui/static/page.css", If_None_Match=first.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+    assert visitor.get("/ui/static/web.py").status == 404
+    assert visitor.get("/ui/static/..%2fweb.py").status == 404
