@@ -46,6 +46,7 @@ serve: setup ## run the daemon on 127.0.0.1:7117 with its data in ./stepd.db
 	$(BIN)/stepd serve
 
 test: setup ## run all tests, a file at a time on three processes, for many tests wait
+	@$(BIN)/python -m tests.support.browser
 	@$(BIN)/python -m pytest -n 3 --dist loadfile; code=$$?; [ $$code -ne 1 ] && exit $$code; \
 	  echo "What failed beside another process is run once more, alone: each of these names is a fault to be found."; \
 	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,3 +156,17 @@ def _found() -> Path | None:
     if named := os.environ.get(NAMED):
         return Path(named)
     return next((Path(found) for name in NAMES if (found := shutil.which(name)) is not None), None)
+
+
+def main() -> None:
+    """``python -m tests.support.browser``: installs it before tests that run side by side want it."""
+    if _found() is None:
+        sys.stderr.write("The tests of the page need Chromium: installing Debian's package\n")
+    try:
+        program()
+    except NoBrowser as missing:
+        raise SystemExit(str(missing)) from None
+
+
+if __name__ == "__main__":
+    main()
