@@ -11,7 +11,7 @@ from statistics import median
 from typing import NamedTuple
 from uuid import uuid4
 
-from bench import items, measures, page, standing
+from bench import items, measures, page, standing, tracing
 from bench.fill import fill
 from bench.processes import Served, daemon, floor
 from bench.table import Row, latency_row, publish, spread
@@ -72,6 +72,7 @@ async def run(plan: Plan) -> list[Row]:
             if plan.soak_minutes:
                 rows.append(await _soak(served, folder, plan))
         rows.append(await _idle(folder, plan))
+    rows.append(await _traced(plan))
     rows += await _standing(plan)
     if plan.ended:
         rows.append(await _with_ended(plan))
@@ -136,6 +137,12 @@ async def _rounds(served: Served, folder: Path, plan: Plan) -> Row:
     rounds, steps = await items.rounds_per_second(served, count, folder)
     what = f"{count:,} rounds of a no-op step (floor: {count // 2:,} steps one after the other)"
     return Row(what, f"{rounds:,.0f} rounds/s", f"{steps:,.0f} steps/s", f"{rounds / steps:.2f}")
+
+
+async def _traced(plan: Plan) -> Row:
+    on, off = await tracing.on_and_off(int(1000 * plan.scale), plan.rounds)
+    what = f"tracing on against off: five steps, concurrency {tracing.CONCURRENCY}, exported by OTLP (floor: without)"
+    return Row(what, f"{on:,.0f} steps/s", f"{off:,.0f} steps/s", f"{on / off:.2f}")
 
 
 async def _soak(served: Served, folder: Path, plan: Plan) -> Row:

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,14 +44,29 @@ def free_port() -> int:
 
 
 @contextmanager
-def daemon(folder: Path, database: str | None = None) -> Iterator[Served]:
-    """A stepd daemon on a fresh SQLite file in ``folder``, with full sync as always, or on the database of that URL."""
+def daemon(folder: Path, database: str | None = None, collector: str | None = None) -> Iterator[Served]:
+    """A stepd daemon on a fresh SQLite file in ``folder``, with full sync as always, or on the database of that URL.
+
+    ``collector``: where it sends its traces; nowhere unless given, whatever the environment says.
+    """
     port = free_port()
     program = str(Path(sys.executable).with_name("stepd"))
     place = database or f"sqlite:///{folder / 'bench.db'}"
     arguments = [program, "serve", "--bind", f"127.0.0.1:{port}", "--database", place]
-    with _running(arguments, f"http://127.0.0.1:{port}", "/readyz", folder / f"daemon-{port}.log") as served:
+    env = os.environ | {"OTEL_TRACES_EXPORTER": "none" if collector is None else "otlp"}
+    env |= {} if collector is None else {"OTEL_EXPORTER_OTLP_ENDPOINT": collector}
+    with _running(arguments, f"http://127.0.0.1:{port}", "/readyz", folder / f"daemon-{port}.log", env) as served:
         yield served
+
+
+@contextmanager
+def sink(folder: Path) -> Iterator[Served]:
+    """Where traces can be sent: takes whatever comes, and looks at nothing of it."""
+    port = free_port()
+    with _running(
+        [sys.executable, "-m", "bench.sink", str(port)], f"http://127.0.0.1:{port}", "/", folder / "sink.log"
+    ) as it:
+        yield it
 
 
 @contextmanager
@@ -76,9 +91,11 @@ def worker(url: str, workflow: str, concurrency: int, folder: Path) -> Iterator[
 
 
 @contextmanager
-def _running(arguments: Sequence[str], url: str, ready: str, log_path: Path) -> Iterator[Served]:
+def _running(
+    arguments: Sequence[str], url: str, ready: str, log_path: Path, env: Mapping[str, str] | None = None
+) -> Iterator[Served]:
     with log_path.open("ab") as log:
-        process = subprocess.Popen(arguments, stdout=log, stderr=log)
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, env=env)
     try:
         _wait_until_ready(process, url + ready, log_path)
         yield Served(process, url)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.client import Http, Json
 from tests.support.definitions import read, unique
 from tests.support.flow import Lease, Run
 from tests.support.otlp import PROTOBUF, export, export_json, export_of, new_id, otlp_span, post, tokens
+from tests.support.wait import together
 
 LIMIT = 1024 * 1024
 NOW = time.time_ns()
@@ -386,3 +388,40 @@ def test_an_unmodified_exporter_s_spans_land_in_the_run(http: Http, flow: MakeFl
         if item["name"] == "chat":
             assert found[item["parent_span_id"]]["name"].startswith("turn")
     assert used(run) == 33
+
+
+def test_what_waits_below_a_parent_lands_in_its_child(http: Http, flow: MakeFlow) -> None:
+    """Both are in one trace: until it is known whose a span is, it waits with the one whose trace it is."""
+    below = flow(read())
+    above = flow({"id": "sub", "kind": "workflow", "workflow": below.name}).start()
+    lease = below.claim_one()
+    trace, span_id = traced(lease)
+    assert trace == above.id.replace("-", "")
+    top = otlp_span(trace, span_id)
+    leaf = otlp_span(trace, top.span_id.hex(), **tokens(9))
+    assert export(http, leaf) == (0, "")
+    assert shown(above)[leaf.span_id.hex()]["step"] is None
+    assert export(http, top) == (0, "")
+    child = Run(http, lease.data["execution"]["id"], above.started)
+    assert {top.span_id.hex(), leaf.span_id.hex()} <= shown(child).keys()
+    assert leaf.span_id.hex() not in shown(above)
+    assert used(child) == 9
+    lease.complete().expect(200)
+    assert above.until("completed")["usage"]["input_tokens"] == 9, "with its children"
+
+
+def test_exports_that_cross_leave_nothing_behind(http: Http, flow: MakeFlow) -> None:
+    made = flow(read())
+    for _ in range(5):
+        run, lease = made.begin()
+        trace, above = traced(lease)
+        spans = [otlp_span(trace, above)]
+        for _ in range(7):
+            spans.append(otlp_span(trace, spans[-1].span_id.hex()))
+        spans[-1].attributes.append(KeyValue(key="gen_ai.usage.input_tokens", value=AnyValue(int_value=1)))
+        answers = together([partial(export, http, span) for span in spans])
+        assert answers == [(0, "")] * len(spans)
+        found = shown(run)
+        assert {found[span.span_id.hex()]["step"] for span in spans} == {"work"}
+        assert used(run) == 1
+        lease.complete().expect(200)
