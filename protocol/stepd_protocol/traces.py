@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 class ExportedTraces(Struct, frozen=True, kw_only=True):
     """OTLP's ExportTraceServiceRequest, as its page on JSON says; what is not known is passed over."""
 
-    resourceSpans: list[dict[str, Any]] = []  # noqa: N815 — OTLP's name
+    resourceSpans: list[dict[str, Any]] | None = None  # noqa: N815 — OTLP's name
 
 
 class PartialSuccess(Struct, frozen=True, kw_only=True, omit_defaults=True):

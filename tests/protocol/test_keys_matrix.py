@@ -55,6 +55,7 @@ CALLS = {
     "heartbeat": worker("POST", "/v1/leases/{id}/heartbeat", lambda: {"fence": 1}),
     "complete": worker("POST", "/v1/leases/{id}/complete", lambda: {"fence": 1, "output": None}),
     "fail": worker("POST", "/v1/leases/{id}/fail", lambda: {"fence": 1, "class": "fatal", "message": "m"}),
+    "export_traces": worker("POST", "/v1/traces", lambda: {"resourceSpans": []}),
     "start_execution": with_scope("execute", "POST", "/v1/executions", lambda: {"workflow": unique()}),
     "cancel_execution": with_scope("execute", "POST", "/v1/executions/{id}/cancel", lambda: {"reason": "r"}),
     "signal_execution": with_scope("execute", "POST", "/v1/executions/{id}/signals", lambda: {"name": "go"}),
