@@ -1,46 +1,35 @@
 """Spans that workers in any language export: they land in the run, count once, and never in another's attempts."""
 
 import base64
-import gzip
-import json
 import os
 import subprocess
 import sys
 import time
 from functools import partial
-from typing import Any
 
 import pytest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.protocol.conftest import MakeFlow
-from tests.support.client import Http, Json
+from tests.support.client import Http
 from tests.support.definitions import read, unique
-from tests.support.flow import Lease, Run
-from tests.support.otlp import PROTOBUF, export, export_json, export_of, new_id, otlp_span, post, tokens
+from tests.support.flow import Run
+from tests.support.otlp import (
+    export,
+    export_json,
+    export_of,
+    new_id,
+    otlp_span,
+    post,
+    shown,
+    tokens,
+    traced,
+    used,
+)
 from tests.support.wait import together
 
-LIMIT = 1024 * 1024
 NOW = time.time_ns()
-NO_TIME = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":"noon"}]}]}]}'
-
-
-def traced(lease: Lease) -> tuple[str, str]:
-    """Trace and span of a lease."""
-    _, trace_id, span_id, _ = lease.data["traceparent"].split("-")
-    return trace_id, span_id
-
-
-def shown(run: Run) -> dict[str, Json]:
-    """The spans that are shown of a run, by id."""
-    items = run.http.get(f"{run.path}/spans").expect(200)["items"]
-    assert len({item["span_id"] for item in items}) == len(items)
-    return {item["span_id"]: item for item in items}
-
-
-def used(run: Run) -> int:
-    return int(run.view()["usage"]["input_tokens"])
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -216,119 +205,12 @@ def test_the_scope_is_worker(http: Http, flow: MakeFlow) -> None:
     post(Http(http.url, "nobody"), body).expect_problem(401, "unauthenticated")
 
 
-def bad(trace: str, above: str) -> list[Span]:
-    """Spans that can't be taken."""
-    wrong = [otlp_span(trace, above) for _ in range(6)]
-    wrong[0].trace_id = bytes(16)
-    wrong[1].span_id = bytes(8)
-    wrong[2].span_id = b"short"
-    wrong[3].parent_span_id = b"x"
-    wrong[4].end_time_unix_nano = 2**64 - 1
-    wrong[5].attributes.append(KeyValue(key="large", value=AnyValue(string_value="x" * 70_000)))
-    return wrong
-
-
-def test_what_is_bad_is_told_and_the_rest_is_taken(http: Http, flow: MakeFlow) -> None:
-    run, lease = flow(read()).begin()
-    trace, above = traced(lease)
-    good = otlp_span(trace, above, huge=2**63 - 1, nan=float("nan"), **tokens(3))
-    good.name, good.kind = "", 77  # type: ignore[assignment]  # a kind of a later version
-    nested = KeyValueList(values=[KeyValue(key="a", value=AnyValue(int_value=1))])
-    good.attributes.append(KeyValue(key="deep", value=AnyValue(kvlist_value=nested)))
-    rejected, why = export(http, *bad(trace, above), good)
-    assert rejected == 6
-    assert "spanId" in why
-    found = shown(run)
-    assert len(found) == 3
-    attributes = found[good.span_id.hex()]["attributes"]
-    assert (attributes["huge"], attributes["nan"], "deep" in attributes) == (2**63 - 1, "nan", False)
-    rejected, why = export_json(
-        http,
-        {"traceId": "zz", "spanId": new_id(), "name": "n"},
-        {"traceId": trace, "spanId": base64.b64encode(b"12345678").decode(), "name": "n"},
-        {"traceId": trace, "spanId": new_id(), "parentSpanId": "0" * 16, "name": "n"},
-    )
-    assert (rejected, bool(why)) == (2, True)
-    assert used(run) == 3
-
-
-def test_more_spans_than_a_call_may_have_are_rejected_by_number(http: Http, flow: MakeFlow) -> None:
-    run, lease = flow(read()).begin()
-    rejected, why = export(http, *(otlp_span(*traced(lease)) for _ in range(203)))
-    assert rejected == 3
-    assert "200" in why
-    assert len(shown(run)) == 202
-
-
 def test_spans_that_hang_in_a_ring_stay_loose(http: Http, flow: MakeFlow) -> None:
     run, lease = flow(read()).begin()
     trace, _ = traced(lease)
     one, two = new_id(), new_id()
     assert export(http, otlp_span(trace, two, id=one), otlp_span(trace, one, id=two)) == (0, "")
     assert [shown(run)[id]["step"] for id in (one, two)] == [None, None]
-
-
-def test_nothing_is_no_fault(http: Http) -> None:
-    assert export(http) == (0, "")
-    assert post(http, b"").status == 200
-    assert post(http, b"{}", content_type="application/json; charset=utf-8").expect(200) == {}
-    assert export_json(http) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "body", "headers"),
-    [
-        (415, "unsupported_media_type", b"", {"content_type": "text/plain"}),
-        (415, "unsupported_media_type", b"", {"content_encoding": "br"}),
-        (400, "malformed_json", b"{", {"content_type": "application/json"}),
-        (400, "malformed_json", b"[" * 20_000, {"content_type": "application/json"}),
-        (400, "malformed_json", b'{"a":1,"a":2}', {"content_type": "application/json"}),
-        (400, "malformed_body", b"[]", {"content_type": "application/json"}),
-        (400, "malformed_body", b'{"resourceSpans":7}', {"content_type": "application/json"}),
-        (400, "malformed_body", NO_TIME, {"content_type": "application/json"}),
-        (400, "malformed_body", b"\xff\xff\xff", {}),
-        (400, "malformed_body", b"\x0a\x7f", {}),
-        (400, "malformed_body", b"no gzip", {"content_encoding": "gzip"}),
-        (400, "malformed_body", gzip.compress(b"", mtime=0)[:-4], {"content_encoding": "gzip"}),
-        (413, "payload_too_large", gzip.compress(bytes(200 * LIMIT), mtime=0), {"content_encoding": "gzip"}),
-        (413, "payload_too_large", gzip.compress(bytes(LIMIT), mtime=0) * 2, {"content_encoding": "gzip"}),
-        (413, "payload_too_large", bytes(LIMIT + 1), {}),
-    ],
-)  # fmt: skip
-def test_what_can_not_be_read_is_a_problem(
-    http: Http, status: int, code: str, body: bytes, headers: dict[str, Any]
-) -> None:
-    post(http, body, **headers).expect_problem(status, code)
-
-
-def test_deep_values_are_refused_or_dropped(http: Http, flow: MakeFlow) -> None:
-    run, lease = flow(read()).begin()
-    value = AnyValue(int_value=1)
-    for _ in range(20):
-        value = AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key="a", value=value)]))
-    span = otlp_span(*traced(lease))
-    span.attributes.append(KeyValue(key="deep", value=value))
-    rejected, why = export(http, span)
-    assert (rejected, "nested" in why) == (0, True)
-    assert shown(run)[span.span_id.hex()]["attributes"] == {}
-    # Written by hand: a library would not let it be built. Each level is a list of one value.
-    raw = b""
-    for _ in range(5_000):
-        inner = b"\x0a" + _length(raw) + raw
-        raw = b"\x2a" + _length(inner) + inner
-    attribute = b"\x0a\x01a\x12" + _length(raw) + raw
-    body = b"\x4a" + _length(attribute) + attribute
-    for tag in (b"\x12", b"\x12", b"\x0a"):
-        body = tag + _length(body) + body
-    post(http, body).expect_problem(400, "malformed_body")
-
-
-def _length(raw: bytes) -> bytes:
-    size, found = len(raw), b""
-    while size > 127:
-        found += bytes([size & 127 | 128])
-        size >>= 7
-    return found + bytes([size])
 
 
 def test_a_page_of_spans_goes_on_behind_the_one_before(http: Http, flow: MakeFlow) -> None:
@@ -354,11 +236,6 @@ def test_a_page_of_spans_goes_on_behind_the_one_before(http: Http, flow: MakeFlo
     http.get(f"{stranger.path}/spans", query={"cursor": cursor}).expect_problem(422, "invalid_request")
     for query in ({"limit": 0}, {"limit": 1001}, {"cursor": "x"}):
         http.get(f"{run.path}/spans", query=query).expect_problem(422, "invalid_request")
-
-
-def test_the_media_type_of_the_answer_is_that_of_the_request(http: Http) -> None:
-    assert post(http, b"").headers["content-type"] == PROTOBUF
-    assert json.loads(post(http, b"{}", content_type="application/json").body) == {}
 
 
 @pytest.mark.parametrize("batch", ["1", "200"])

@@ -15,6 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from tests.support.client import Answer, Http, Json
+from tests.support.flow import Lease, Run
 
 PROTOBUF = "application/x-protobuf"
 
@@ -71,6 +72,23 @@ def export_json(http: Http, *spans: Mapping[str, Json]) -> tuple[int, str]:
     answer = post(http, json.dumps(body).encode(), content_type="application/json")
     found = answer.expect(200).get("partialSuccess", {})
     return int(found.get("rejectedSpans", 0)), found.get("errorMessage", "")
+
+
+def traced(lease: Lease) -> tuple[str, str]:
+    """Trace and span of a lease."""
+    _, trace_id, span_id, _ = lease.data["traceparent"].split("-")
+    return trace_id, span_id
+
+
+def shown(run: Run) -> dict[str, Json]:
+    """The spans that are shown of a run, by id."""
+    items = run.http.get(f"{run.path}/spans").expect(200)["items"]
+    assert len({item["span_id"] for item in items}) == len(items)
+    return {item["span_id"]: item for item in items}
+
+
+def used(run: Run) -> int:
+    return int(run.view()["usage"]["input_tokens"])
 
 
 def _value(value: Any) -> AnyValue:

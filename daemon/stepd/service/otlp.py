@@ -140,12 +140,13 @@ def _from_json(body: bytes) -> ExportTraceServiceRequest:
 
 def _members(value: Any, *names: str) -> list[Any]:
     found = next((value[name] for name in names if name in value), None) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    members = found if isinstance(found, list) else []
+    if not all(isinstance(member, dict) for member in members):
+        raise json_format.ParseError(f"{names[0]} must be a list of objects")
+    return members
 
 
-def _as_base64(holder: Any) -> None:
-    if not isinstance(holder, dict):
-        return
+def _as_base64(holder: dict[str, Any]) -> None:
     for name in _IDS:
         if isinstance(text := holder.get(name), str):
             try:
