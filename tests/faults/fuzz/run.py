@@ -149,6 +149,8 @@ def _loosen(document: Json) -> None:
         properties = schemas[name]["properties"]
         for field in LENIENT & properties.keys():
             properties[field] = {"anyOf": [properties[field], {}]}
+    # OTLP passes over what it doesn't know, so that newer exporters can be used.
+    schemas["ExportedTraces"]["additionalProperties"] = True
 
 
 def _prepare(http: Http) -> None:
