@@ -78,6 +78,7 @@ ANCESTOR_OUTPUTS_BYTES: Final = 1 * MIB
 # Telemetry
 TOKENS_MAX: Final = 2**53
 SPAN_BYTES_MAX: Final = 64 * KIB  # of one span, as it came
+SPANS_PER_EXPORT_MAX: Final = 2_048  # four of the batches that exporters send unless told otherwise
 UNIX_NANO_MAX: Final = 2**63 - 1
 WARNINGS_MAX: Final = 20  # of one field; then one more that counts the rest
 WARNING_LENGTH_MAX: Final = 200

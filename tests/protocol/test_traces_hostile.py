@@ -55,12 +55,14 @@ def test_what_is_bad_is_told_and_the_rest_is_taken(http: Http, flow: MakeFlow) -
     assert used(run) == 3
 
 
-def test_more_spans_than_a_call_may_have_are_rejected_by_number(http: Http, flow: MakeFlow) -> None:
+def test_more_spans_than_an_export_may_have_are_rejected_by_number(http: Http, flow: MakeFlow) -> None:
     run, lease = flow(read()).begin()
-    rejected, why = export(http, *(otlp_span(*traced(lease)) for _ in range(203)))
+    rejected, why = export(http, *(otlp_span(*traced(lease)) for _ in range(2_051)))
     assert rejected == 3
-    assert "200" in why
-    assert len(shown(run)) == 202
+    assert "2,048" in why
+    listed = http.get(f"{run.path}/spans", query={"limit": 1_000}).expect(200)
+    assert len(listed["items"]) == 1_000
+    assert listed["next"]
 
 
 def test_nothing_is_no_fault(http: Http) -> None:

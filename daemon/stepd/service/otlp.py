@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from stepd.engine import canonical
 from stepd.service.base import Reply
 from stepd_protocol.leases import Span
-from stepd_protocol.limits import JSON_DEPTH_MAX, SHORT_TEXT_LENGTH_MAX, Limits
+from stepd_protocol.limits import JSON_DEPTH_MAX, SHORT_TEXT_LENGTH_MAX, SPANS_PER_EXPORT_MAX, Limits
 from stepd_protocol.names import SpanKind, SpanStatus
 from stepd_protocol.problems import Problem, make_problem
 from stepd_protocol.telemetry import read_spans
@@ -161,13 +161,13 @@ def _read(request: ExportTraceServiceRequest, limits: Limits) -> Reading:
         for of_scope in of_resource.scope_spans:
             for original in of_scope.spans:
                 reading.total += 1
-                if reading.total > limits.spans_per_call:
+                if reading.total > SPANS_PER_EXPORT_MAX:
                     continue
                 sent = _sent(original, of_resource.resource, of_scope.scope, limits, reading.reasons)
                 if sent is not None:
                     reading.sent.append(sent)
-    if reading.total > limits.spans_per_call:
-        reading.reasons.append(f"{reading.total} spans in one export, only the first {limits.spans_per_call} are kept")
+    if reading.total > SPANS_PER_EXPORT_MAX:
+        reading.reasons.append(f"{reading.total} spans in one export, only the first {SPANS_PER_EXPORT_MAX:,} are kept")
     return reading
 
 
