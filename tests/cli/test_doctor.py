@@ -36,7 +36,7 @@ def test_a_daemon_that_runs_is_told_of_and_goes_on(tmp_path: Path) -> None:
         assert (found.code, {one["status"] for one in found.checks}) == (0, {"ok"}), found.checks
         found.expect("holder", "ok", f"pid {daemon.pid}")
         found.expect("daemon", "ok", "at " + daemon.url)
-        found.expect("ready", "ok", "worker-api, request-api, admin-api, loops")
+        found.expect("ready", "ok", "worker-api, request-api, admin-api, ui, loops")
         found.expect("pulse", "ok")
         found.expect("clock", "ok")
         run = make_flow(Http(daemon.url), read()).start()
