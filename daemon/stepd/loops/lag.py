@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-LOOK_SECONDS: Final = 0.25
+LOOK_SECONDS: Final = 1.0
 
 
 class Lag:

@@ -26,7 +26,7 @@ from stepd_protocol.limits import PRICE_MAX
 from stepd_protocol.problems import FieldFault, Problem, make_problem
 from stepd_protocol.times import format_time, parse_time
 
-REFRESH_SECONDS: Final = 1.0
+REFRESH_SECONDS: Final = 5.0
 VERSION_MAX: Final = 2**63 - 1
 ALWAYS: Final = -(2**63)
 """From when on a price counts that names no time."""
@@ -42,7 +42,7 @@ _write_body = msgspec.json.Encoder().encode
 
 
 class Prices:
-    """A loop that keeps up with the store's table of prices: at each wake, and every second without one.
+    """A loop that keeps up with the store's table of prices: at each wake, and every five seconds without one.
 
     Whoever puts a table through this daemon tells it by ``learn``, so that it counts before the call is answered.
     """
