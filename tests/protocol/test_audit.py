@@ -122,8 +122,8 @@ def test_what_operators_and_services_tell_is_written_down(http: Http, key: Key) 
 
 
 def test_each_way_to_the_content_is_a_read_and_a_stream_is_one_each(http: Http, key: Key) -> None:
-    flow = make_flow(http, read(foreach="[1]"))
-    for rest in ("", "/events", "/spans", "/steps/work/items"):
+    flow = make_flow(http, read("task", foreach="[1]"))
+    for rest in ("", "/events", "/spans", "/steps/task/items"):
         run = flow.start()
         key.http.get(f"{run.path}{rest}").expect(200)
         assert said(audited(http, principal=key.name, target=run.id)) == [("execution.read", run.id, "done")], rest
