@@ -69,8 +69,6 @@ class ExecutionPage(Struct, frozen=True):
     payloads: Sequence[Payload]
     actions: Sequence[str]
     """What this key may do with the execution as it stands."""
-    waits: Sequence[str]
-    """The names of signals that its waits take."""
     spends: bool
     """Whether it has used any tokens, or has a budget."""
 
@@ -80,18 +78,40 @@ class ExecutionPage(Struct, frozen=True):
         return self.view["status"] in ENDED
 
 
-async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPage | Problem:
-    """The page, or the problem that the API would answer. Raises StoreUnavailable."""
-    may_read = caller.may("read")
-    answer = await reads.view(daemon, caller, execution_id, [("include", "attempts")] if may_read else [])
+class Seen(Struct, frozen=True):
+    """An execution as this caller sees it: the API's answer, and what stands behind it."""
+
+    answer: Answer
+    standing: Execution
+    definition: Compiled
+    actions: Sequence[str]
+    """What this key may do with it as it stands."""
+    waits: Sequence[str]
+    """The names of signals that its waits take."""
+
+
+async def see_one(daemon: Daemon, caller: Caller, execution_id: str, include: str = "") -> Seen | Problem:
+    """The execution, or the problem that the API would answer. Raises StoreUnavailable."""
+    answer = await reads.view(daemon, caller, execution_id, [("include", include)] if include else [])
     standing = await daemon.store.standing(execution_id, caller.sees())
     if isinstance(answer, Problem):
         return answer
     definition = None if standing is None else await daemon.store.definition(standing.workflow, standing.version)
     if standing is None or definition is None:
         return no_execution(execution_id)
+    waits = sorted({step.wait.event for step in definition.steps if step.wait is not None})
+    return Seen(answer, standing, definition, _actions(caller, standing, definition), waits)
+
+
+async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPage | Problem:
+    """The page, or the problem that the API would answer. Raises StoreUnavailable."""
+    may_read = caller.may("read")
+    seen = await see_one(daemon, caller, execution_id, "attempts" if may_read else "")
+    if isinstance(seen, Problem):
+        return seen
+    answer, standing, definition = seen.answer, seen.standing, seen.definition
     view = content(answer)
-    events = await _events(daemon, caller, standing) if may_read else []
+    events = await _events(daemon, standing) if may_read else []
     spans = content(await tracelist.spans(daemon, caller, execution_id, []))["items"] if may_read else []
     now = await daemon.store.now()
     drawing = draw(definition.steps)
@@ -109,8 +129,7 @@ async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPa
         journal=journal,
         older=journal[-1].seq if journal and journal[-1].seq > 1 else None,
         payloads=_payloads(answer),
-        actions=_actions(caller, standing, definition),
-        waits=sorted({step.wait.event for step in definition.steps if step.wait is not None}),
+        actions=seen.actions,
         spends=_spends(view),
     )
 
@@ -134,7 +153,7 @@ def _line(event: Mapping[str, Any]) -> Line:
     )
 
 
-async def _events(daemon: Daemon, caller: Caller, standing: Execution) -> list[Mapping[str, Any]]:
+async def _events(daemon: Daemon, standing: Execution) -> list[Mapping[str, Any]]:
     """The journal, or where it is long its first and its last events."""
     rows = await daemon.store.events(standing.id, 0, EVENTS_MAX)
     if standing.seq > EVENTS_MAX:

@@ -12,9 +12,9 @@ from msgspec import Raw
 from stepd.ids import new_id
 from stepd.service import items, reads
 from stepd.service.answers import no_execution, no_step
-from stepd.ui.acting import ACTIONS, Action, act
+from stepd.ui.acting import Action, act
 from stepd.ui.answers import content
-from stepd.ui.execution import PAYLOADS, ExecutionPage, last_lines, load
+from stepd.ui.execution import PAYLOADS, last_lines, load, see_one
 from stepd.ui.payloads import CUT_AT, SHOWN_MAX, Payload, payload_of
 from stepd.ui.web import Answered, View, Visit, see
 from stepd_protocol.problems import Problem, make_problem
@@ -88,7 +88,7 @@ async def step(visit: Visit) -> Answered:
     return visit.page("execution/step.html", view=view, step=whole, shown=[_shown(one) for one in own], next=following)
 
 
-def asking(action: str) -> View:
+def asking(action: Action) -> View:
     """The page that asks before it acts."""
 
     async def ask(visit: Visit) -> Answered:
@@ -97,12 +97,12 @@ def asking(action: str) -> View:
     return ask
 
 
-def acting(action: str) -> View:
+def acting(action: Action) -> View:
     """What the form asked for; where it is refused, the form again, with why."""
 
     async def do(visit: Visit) -> Answered:
         execution_id = visit.call.path[0]
-        answer = await act(visit.daemon, visit.caller, execution_id, _ACTIONS[action], visit.form)
+        answer = await act(visit.daemon, visit.caller, execution_id, action, visit.form)
         if isinstance(answer, Problem):
             if answer.status == 404:
                 return answer
@@ -113,7 +113,6 @@ def acting(action: str) -> View:
     return do
 
 
-_ACTIONS: Final[dict[str, Action]] = {action: action for action in ACTIONS}
 _DONE: Final = {
     "signal": "The signal was received.",
     "cancel": "It was asked to cancel.",
@@ -147,19 +146,20 @@ async def _page(visit: Visit, template: str) -> Answered:
 
 async def _ask(visit: Visit, action: str, form: Mapping[str, str], problem: Problem | None) -> Answered:
     execution_id = visit.call.path[0]
-    page = await load(visit.daemon, visit.caller, execution_id)
-    if isinstance(page, Problem):
-        return page
-    if action not in page.actions and problem is None:
-        detail = f"the execution is {page.view['status']}, or this key may not {action} it"
+    seen = await see_one(visit.daemon, visit.caller, execution_id)
+    if isinstance(seen, Problem):
+        return seen
+    view = content(seen.answer)
+    if action not in seen.actions and problem is None:
+        detail = f"the execution is {view['status']}, or this key may not {action} it"
         return make_problem("forbidden", detail)
-    doubts, more = await _doubts(visit, page) if action == "resolve" else ([], 0)
+    doubts, more = await _doubts(visit, execution_id) if action == "resolve" else ([], 0)
     return visit.page(
         "execution/act.html",
         200 if problem is None else problem.status,
         action=action,
-        view=page.view,
-        waits=page.waits,
+        view=view,
+        waits=seen.waits,
         form=form,
         csrf=visit.visitor.csrf,
         problem=None if problem is None else msgspec.to_builtins(problem),
@@ -168,9 +168,8 @@ async def _ask(visit: Visit, action: str, form: Mapping[str, str], problem: Prob
     )
 
 
-async def _doubts(visit: Visit, page: ExecutionPage) -> tuple[list[dict[str, Any]], int]:
+async def _doubts(visit: Visit, execution_id: str) -> tuple[list[dict[str, Any]], int]:
     """Each uncertain step or item with its evidence, and how many more there are."""
-    execution_id = page.view["id"]
     answer = await reads.view(visit.daemon, visit.caller, execution_id, [("include", "attempts,payloads")])
     if isinstance(answer, Problem):
         return [], 0
