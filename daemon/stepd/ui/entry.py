@@ -80,8 +80,8 @@ def _is_secure(daemon: Daemon, call: Call) -> bool:
 
 @cache
 def _static() -> dict[str, tuple[str, str, bytes]]:
-    files = [path for path in Path(FOLDER / "static").iterdir() if path.suffix in TYPES]
-    return {path.name: (TYPES[path.suffix], _tag(path.read_bytes()), path.read_bytes()) for path in files}
+    files = {path: path.read_bytes() for path in Path(FOLDER / "static").iterdir() if path.suffix in TYPES}
+    return {path.name: (TYPES[path.suffix], _tag(content), content) for path, content in files.items()}
 
 
 def _tag(content: bytes) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from stepd.engine.definition import Compiled
-from stepd.engine.model import ENDED, Event, Execution
+from stepd.engine.model import ENDED, ENDING, GOING, Event, Execution
 from stepd.service import reads, tracelist
 from stepd.service.answers import no_execution
 from stepd.service.base import Answer, Caller, Daemon
@@ -28,7 +28,7 @@ EVENTS_MAX: Final = 3_000
 JOURNAL_LINES: Final = 100
 """Lines of the journal on the page, the newest first."""
 PAYLOADS: Final = ("input", "state", "outcome", "output")
-PAUSABLE: Final = frozenset({"scheduled", "queued", "running", "waiting"})
+PAUSABLE: Final = GOING | {"scheduled"}
 
 
 class Line(Struct, frozen=True):
@@ -127,7 +127,7 @@ async def load(daemon: Daemon, caller: Caller, execution_id: str) -> ExecutionPa
         boxes=_boxes(drawing, definition, view),
         timeline=timeline,
         journal=journal,
-        older=journal[-1].seq if journal and journal[-1].seq > 1 else None,
+        older=older_than(journal),
         payloads=_payloads(answer),
         actions=seen.actions,
         spends=_spends(view),
@@ -138,6 +138,11 @@ async def last_lines(daemon: Daemon, execution_id: str, before: int) -> list[Lin
     """The journal up to an event, newest first. Raises StoreUnavailable."""
     rows = await daemon.store.events(execution_id, max(before - JOURNAL_LINES, 0), min(JOURNAL_LINES, before))
     return [_line(event) for event in reversed(_decoded(rows))]
+
+
+def older_than(lines: Sequence[Line]) -> int | None:
+    """The event before which the journal goes on behind these lines; None where they reach its beginning."""
+    return lines[-1].seq if lines and lines[-1].seq > 1 else None
 
 
 def _line(event: Mapping[str, Any]) -> Line:
@@ -192,7 +197,7 @@ def _actions(caller: Caller, standing: Execution, definition: Compiled) -> list[
     if status in ENDED:
         return []
     if caller.may("execute"):
-        if any(step.wait is not None for step in definition.steps) and status not in ("cancelling", "failing"):
+        if any(step.wait is not None for step in definition.steps) and status not in ENDING:
             actions.append("signal")
         actions.append("cancel")
     if caller.may("operate"):

@@ -14,7 +14,7 @@ from stepd.service import items, reads
 from stepd.service.answers import no_execution, no_step
 from stepd.ui.acting import Action, act
 from stepd.ui.answers import content
-from stepd.ui.execution import PAYLOADS, last_lines, load, see_one
+from stepd.ui.execution import PAYLOADS, last_lines, load, older_than, see_one
 from stepd.ui.payloads import CUT_AT, SHOWN_MAX, Payload, payload_of
 from stepd.ui.web import Answered, View, Visit, see
 from stepd_protocol.problems import Problem, make_problem
@@ -44,7 +44,7 @@ async def journal(visit: Visit) -> Answered:
         return no_execution(execution_id)
     upto = min(int(before) - 1, standing.seq) if before.isdecimal() and len(before) < 16 else standing.seq
     lines = await last_lines(visit.daemon, execution_id, upto)
-    older = lines[-1].seq if lines and lines[-1].seq > 1 else None
+    older = older_than(lines)
     return visit.page(
         "execution/older.html", lines=lines, older=older, execution_id=execution_id, workflow=standing.workflow
     )

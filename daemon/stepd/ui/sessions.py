@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from stepd.keys import hash_secret
 from stepd.service.audit import row_of
 from stepd.service.base import Caller, Daemon
 from stepd.store.records import SignInRow
@@ -48,8 +49,8 @@ async def sign_in(daemon: Daemon, secret: str, remote: str | None) -> str | None
     if caller is None or caller.key_id is None:
         return None
     value, now = secrets.token_urlsafe(32), await daemon.store.now()
-    row = SignInRow(_hash(value), caller.key_id, secrets.token_urlsafe(32), now, now + SESSION_MS)
-    who = Caller(caller.principal, caller.key_id, caller.scopes, caller.tenants, remote)
+    row = SignInRow(hash_secret(value), caller.key_id, secrets.token_urlsafe(32), now, now + SESSION_MS)
+    who = replace(caller, remote=remote)
     await daemon.store.sign_in(row, row_of(who, now, "session.create", caller.key_id, None))
     return value
 
@@ -57,19 +58,19 @@ async def sign_in(daemon: Daemon, secret: str, remote: str | None) -> str | None
 async def visitor(daemon: Daemon, cookies: str | None, remote: str | None) -> Visitor | None:
     """Who the cookie stands for now; None where it stands for nobody. Raises StoreUnavailable."""
     value = cookie_in(daemon, cookies)
-    row = None if value is None else await daemon.store.signed_in(_hash(value))
+    row = None if value is None else await daemon.store.signed_in(hash_secret(value))
     if row is None or row.expires_at <= await daemon.store.now():
         return None
     caller = daemon.keyring.of_key(row.key_id)
     if caller is None:
         return None
-    return Visitor(Caller(caller.principal, caller.key_id, caller.scopes, caller.tenants, remote), row.csrf, True)
+    return Visitor(replace(caller, remote=remote), row.csrf, True)
 
 
 async def sign_out(daemon: Daemon, cookies: str | None) -> None:
     """Ends the session. Raises StoreUnavailable."""
     if (value := cookie_in(daemon, cookies)) is not None:
-        await daemon.store.sign_out(_hash(value))
+        await daemon.store.sign_out(hash_secret(value))
 
 
 def cookie_in(daemon: Daemon, cookies: str | None) -> str | None:
@@ -90,7 +91,3 @@ def set_cookie(daemon: Daemon, value: str, *, secure: bool) -> str:
 def _name(daemon: Daemon) -> str:
     """The cookie's name, one a service: those on one host share their cookies, whatever their ports."""
     return f"stepd_{daemon.service_id[-12:]}"
-
-
-def _hash(value: str) -> str:
-    return sha256(value.encode()).hexdigest()
