@@ -49,13 +49,12 @@ class Line(msgspec.Struct, omit_defaults=True):
     @property
     def counts(self) -> tuple[int, ...]:
         """The five counts, in the order of ``COUNTS``."""
-        return (
-            self.input_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.output_tokens,
-            self.reasoning_tokens,
-        )
+        return tuple(getattr(self, name) for name in COUNTS)
+
+    @property
+    def named_counts(self) -> dict[str, int]:
+        """The five counts by their names."""
+        return dict(zip(COUNTS, self.counts, strict=True))
 
     @property
     def tokens(self) -> int:

@@ -24,15 +24,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def numbers(self) -> tuple[int, ...]:
         """All that can be summed, in the order of the fields."""
-        return (
-            self.input_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.output_tokens,
-            self.reasoning_tokens,
-            self.cost_nano,
-            self.unpriced_tokens,
-        )
+        return tuple(getattr(self, name) for name in NUMBERS)
 
     @property
     def tokens(self) -> int:
@@ -78,16 +70,7 @@ keep_spent = msgspec.json.Encoder().encode
 
 def own(execution: Execution) -> Spent:
     """What its own attempts used."""
-    return Spent(
-        execution.input_tokens,
-        execution.cache_read_tokens,
-        execution.cache_write_tokens,
-        execution.output_tokens,
-        execution.reasoning_tokens,
-        execution.cost_nano,
-        execution.unpriced_tokens,
-        execution.currency,
-    )
+    return Spent(**{name: getattr(execution, name) for name in NUMBERS}, currency=execution.currency)
 
 
 def below(execution: Execution) -> Spent:

@@ -37,11 +37,7 @@ def usage_views(attempt: Attempt, currency: str | None) -> list[UsageView]:
     return [
         UsageView(
             model=line.model,
-            input_tokens=line.input_tokens,
-            cache_read_tokens=line.cache_read_tokens,
-            cache_write_tokens=line.cache_write_tokens,
-            output_tokens=line.output_tokens,
-            reasoning_tokens=line.reasoning_tokens,
+            **line.named_counts,
             cost=NULL if line.cost is None else amount(line.cost),
             currency=None if line.cost is None else currency,
             unpriced_tokens=line.unpriced,
